@@ -1,0 +1,8 @@
+"""The one kind of error that is meant for the user."""
+
+
+class FixcostError(Exception):
+    """What is wrong and what to do about it, in one sentence.
+
+    The command line prints the sentence and exits with code 2; there is never a traceback.
+    """
