@@ -6,11 +6,13 @@ raises `FixcostError` with the versions that fixcost is known to work with. This
 """
 
 import importlib
+from math import prod
 from typing import Any
 
 from harness.errors import FixcostError
 
 SUPPORTED_VERSIONS = "0.28 to 0.31"
+OFFLOADING_SCHEDULER = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler"
 
 
 def lookup(module: str, *path: str) -> Any:
@@ -59,3 +61,85 @@ def installed_version() -> str | None:
         except metadata.PackageNotFoundError:
             continue
     return None
+
+
+# The engine: what has to be read or switched between two requests of one engine.
+
+
+def scheduler(llm: Any) -> Any:
+    """The scheduler of an engine that runs in this process."""
+    return descend(llm, "LLM", "llm_engine", "engine_core", "engine_core", "scheduler")
+
+
+def connector_scheduler(llm: Any) -> Any:
+    """The scheduler's side of the OffloadingConnector."""
+    connector = descend(scheduler(llm), "Scheduler", "connector", "connector_scheduler")
+    for name in ("_mamba_align_size", "_jobs", "config"):
+        descend(connector, "OffloadingConnectorScheduler", name)
+    return connector
+
+
+def alignment_size(connector: Any) -> int | None:
+    """The tokens to which the connector rounds its hit window down; None if it does not."""
+    size: int | None = connector._mamba_align_size
+    return size
+
+
+def set_alignment_size(connector: Any, size: int | None) -> None:
+    """Round the hit window down to `size` tokens from the next request on, or not at all."""
+    connector._mamba_align_size = size
+
+
+def transfers_in_flight(connector: Any) -> bool:
+    """Whether a store or a load was submitted that nobody has reported as finished."""
+    return bool(connector._jobs)
+
+
+def blocks_in_use(engine_scheduler: Any) -> float:
+    """The share of the device cache that requests hold, from 0 to 1."""
+    usage: float = descend(engine_scheduler, "Scheduler", "kv_cache_manager", "usage")
+    return usage
+
+
+def chunk_sizes(connector: Any) -> list[int]:
+    """Tokens per chunk of every KV cache group."""
+    groups = descend(connector, "OffloadingConnectorScheduler", "config", "kv_group_configs")
+    return [descend(group, "GroupOffloadConfig", "tokens_per_chunk") for group in groups]
+
+
+def cache_groups(engine_scheduler: Any) -> list[Any]:
+    """The KV cache groups: each has `kv_cache_spec` and `layer_names`."""
+    groups: list[Any] = descend(
+        engine_scheduler, "Scheduler", "kv_cache_config", "kv_cache_groups"
+    )
+    return groups
+
+
+def is_mamba(cache_spec: Any) -> bool:
+    """Whether a KV cache spec holds recurrent state."""
+    return isinstance(cache_spec, lookup("vllm.v1.kv_cache_interface", "MambaSpec"))
+
+
+def page_bytes(cache_spec: Any) -> int:
+    """Bytes of one block of one layer that carry data, without padding to a common page."""
+    unpadded = getattr(cache_spec, "real_page_size_bytes", None)
+    if unpadded is None and is_mamba(cache_spec):
+        return sum(
+            prod(shape) * dtype.itemsize
+            for shape, dtype in zip(cache_spec.shapes, cache_spec.dtypes, strict=True)
+        )
+    size: int = unpadded or descend(cache_spec, "KVCacheSpec", "page_size_bytes")
+    return size
+
+
+def model(llm: Any) -> Any:
+    """The torch module that the engine runs."""
+    path = ("llm_engine", "engine_core", "engine_core", "model_executor", "driver_worker")
+    worker = descend(llm, "LLM", *path)
+    worker = getattr(worker, "worker", worker)
+    return descend(worker, "Worker", "model_runner", "model")
+
+
+def resolve_mamba_align_size() -> Any:
+    """The function that PR 51100 corrected."""
+    return lookup(OFFLOADING_SCHEDULER, "resolve_mamba_align_size")

@@ -1,0 +1,153 @@
+"""Every private name and habit of asv (0.6.6) that fixcost relies on; nothing else touches one."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from asv import config, environment, util
+from asv.console import log
+
+from harness.errors import FixcostError
+
+CONF_VERSION = 1
+RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def load_conf(path: Path) -> Any:
+    """The configuration at `path` as asv itself reads it.
+
+    Raises:
+        FixcostError: asv cannot read it.
+    """
+    try:
+        return config.Config.load(str(path))
+    except (util.UserError, ValueError) as error:
+        raise FixcostError(f"asv cannot read {path}: {error}") from None
+
+
+@contextmanager
+def own_lines() -> Iterator[None]:
+    """Keep asv's open line and what the block writes to the terminal on lines of their own.
+
+    asv prints "Setting up ..." and stays on that line to put a padded "ok" at its end; here the
+    line is ended, and the "ok" that follows becomes a line too.
+    """
+    log.flush()
+    log._prev_message = None
+    yield
+
+
+class CommitFailed(util.ProcessError):  # type: ignore[misc]
+    """One commit cannot be put in place; asv marks that commit as failed and goes on.
+
+    asv does so for `ProcessError` alone, which wants a command and its output.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__([], 1, "", reason)
+
+    def __str__(self) -> str:
+        return str(self.stderr)
+
+
+class CommitEnvironment(environment.Environment):  # type: ignore[misc]
+    """An asv environment that puts a commit in place without asv's build and install steps.
+
+    A subclass has a `tool_name` and says the rest in public methods that know nothing of asv.
+    """
+
+    matches_python_fallback = False  # else asv takes this class for any Python without asking
+
+    def __init__(self, conf: Any, python: str, requirements: Any, tagged_env_vars: Any) -> None:
+        if python != RUNNING_PYTHON:
+            raise environment.EnvironmentUnavailable(
+                f"{self.tool_name} runs on asv's own Python {RUNNING_PYTHON}, not on {python}"
+            )
+        self.overlay_ref: str | None = getattr(conf, "overlay_ref", None)
+        # The base class reads these two before it sets them.
+        self._python, self._requirements = python, requirements
+        super().__init__(conf, python, requirements, tagged_env_vars)
+
+    def check(self) -> None:
+        """Raise `FixcostError` if no commit at all can be put in place."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> list[str]:
+        """What a commit is put on top of; asv puts it in place again when this changes."""
+        raise NotImplementedError
+
+    def build(self, folder: Path) -> None:
+        """Make `folder` an environment with a `bin/python`."""
+        raise NotImplementedError
+
+    def install(self, folder: Path, repository: Path, commit: str) -> None:
+        """Make the Python in `folder` see `commit`; a `FixcostError` fails this commit alone."""
+        raise NotImplementedError
+
+    def is_installed(self, folder: Path, commit: str) -> bool:
+        """Whether what `install` made for `commit` is still there."""
+        raise NotImplementedError
+
+    def run_setup_cache(self, arguments: list[str], **options: Any) -> Any:
+        """Run the process that fills a benchmark's cache (in the end with `run_executable`)."""
+        return self.run_executable("python", arguments, **options)
+
+    @classmethod
+    def matches(cls, python: str) -> bool:
+        return python == RUNNING_PYTHON
+
+    def create(self) -> None:
+        try:
+            self.check()
+        except FixcostError as error:
+            raise util.UserError(str(error)) from None
+        super().create()
+
+    def check_presence(self) -> bool:
+        # The base class wants a pip in there as well.
+        expected = {
+            "tool_name": self.tool_name,
+            "python": self._python,
+            "requirements": self._requirements,
+            "build_env_vars": self.build_env_vars,
+        }
+        try:
+            found = self.load_info_file(self._path) == expected
+            return found and os.path.exists(self.find_executable("python"))  # noqa: PTH110
+        except (util.UserError, OSError):
+            return False
+
+    def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
+        self._set_build_dirs(None, None)
+        self._set_commit_hash(commit_hash)  # becomes ASV_COMMIT in the benchmarks
+        if self.installed_commit_hash == commit_hash:
+            return
+        self._set_installed_commit_hash(None)
+        try:
+            self.install(Path(self._path), Path(repo._path), commit_hash)
+        except FixcostError as error:
+            log.error(str(error))
+            raise CommitFailed(str(error)) from None
+        self._set_installed_commit_hash(commit_hash)
+
+    def run(self, args: list[str], **kwargs: Any) -> Any:
+        # asv's runner starts "benchmark.py setup_cache ..." through this very method.
+        if args[1:2] == ["setup_cache"]:
+            try:
+                return self.run_setup_cache(args, **kwargs)
+            except KeyboardInterrupt:  # asv says so too, everywhere but here
+                raise util.UserError("Interrupted.") from None
+        return self.run_executable("python", args, **kwargs)
+
+    def _setup(self) -> None:
+        self.build(Path(self._path))
+
+    def _get_install_checksum(self) -> list[Any]:
+        return [*super()._get_install_checksum(), *self.fingerprint()]
+
+    def _get_installed_commit_hash(self) -> str | None:
+        commit: str | None = super()._get_installed_commit_hash()
+        return commit if commit and self.is_installed(Path(self._path), commit) else None

@@ -1,0 +1,268 @@
+"""One real vLLM engine in this process, and what a sample needs of it."""
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import hardware, profiles, vllm_names
+from harness.errors import FixcostError
+from harness.profiles import Profile
+from harness.vocabulary import Alignment
+
+SETTLE_SECONDS = 60.0
+"""How long stores may take to drain before the engine counts as stuck."""
+LOAD_BYTES = "vllm:kv_offload_load_bytes_total"
+LOAD_TIME = "vllm:kv_offload_load_time_total"
+
+
+@dataclass(frozen=True)
+class CacheGroup:
+    """What one KV cache group holds and moves."""
+
+    recurrent: bool
+    """True for Mamba state, False for attention."""
+    layers: int
+    tokens_per_block: int
+    page_bytes: int
+    """Bytes of one block of one layer, without padding."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What one request gave and what it took."""
+
+    tokens: tuple[int, ...]
+    """The greedy output."""
+    logprobs: NDArray[np.float32]
+    """Log-probabilities of the first output token, shape (vocabulary,)."""
+    cached_tokens: int
+    """Prompt tokens that were not computed again."""
+    ttft: float
+    """Seconds from arrival to the first token."""
+    reload_bytes: int
+    reload_time: float
+    """Seconds that the transfers from host memory took."""
+
+
+class Engine:
+    """A running vLLM engine. Make one with `start`, which also shuts it down."""
+
+    def __init__(self, llm: Any, profile: Profile) -> None:
+        """Read back what the engine really uses.
+
+        Raises:
+            FixcostError: this vLLM lacks a name we need, the model is not hybrid, or its groups
+                disagree about the chunk.
+        """
+        self._llm = llm
+        self._scheduler = vllm_names.scheduler(llm)
+        self._connector = vllm_names.connector_scheduler(llm)
+        self._shipped = vllm_names.alignment_size(self._connector)
+        self._output_tokens = profile.output_tokens
+        self.groups = [
+            CacheGroup(
+                recurrent=vllm_names.is_mamba(group.kv_cache_spec),
+                layers=len(group.layer_names),
+                tokens_per_block=group.kv_cache_spec.block_size,
+                page_bytes=vllm_names.page_bytes(group.kv_cache_spec),
+            )
+            for group in vllm_names.cache_groups(self._scheduler)
+        ]
+        if not any(group.recurrent for group in self.groups):
+            raise FixcostError(
+                f"{profile.model} is not a hybrid model: it has no Mamba layer, so no recurrent "
+                f"state can be restored wrongly."
+            )
+        self.chunk = common_chunk(vllm_names.chunk_sizes(self._connector))
+        self.vocabulary: int = llm.model_config.get_vocab_size()
+        self.context: int = llm.model_config.max_model_len
+        self._first_logits: Any = None
+        self._tap_logits()
+
+    @property
+    def shipped_alignment(self) -> int | None:
+        """The tokens to which the code under test rounds the hit window; None if it does not."""
+        return self._shipped
+
+    def serve(self, prompt: Sequence[int]) -> Serving:
+        """Serve one prompt greedily and say what came and what it took."""
+        before_bytes, before_time = _counters()
+        output = self._generate(prompt, self._output_tokens)
+        after_bytes, after_time = _counters()
+        return Serving(
+            tokens=tuple(output.outputs[0].token_ids),
+            logprobs=self._first_logits.log_softmax(dim=-1).cpu().numpy(),
+            cached_tokens=output.num_cached_tokens,
+            ttft=output.metrics.first_token_latency,
+            reload_bytes=round(after_bytes - before_bytes),
+            reload_time=after_time - before_time,
+        )
+
+    def settle(self) -> None:
+        """Wait until no store or load is in flight.
+
+        Stores are submitted in the engine step after the one that made them, so whatever request
+        comes next pays for them. A tiny unrelated request takes that upon itself.
+
+        Raises:
+            FixcostError: transfers are still under way after `SETTLE_SECONDS`.
+        """
+        deadline = time.monotonic() + SETTLE_SECONDS
+        self._generate([0], 1)
+        while vllm_names.transfers_in_flight(self._connector):
+            if time.monotonic() > deadline:
+                raise FixcostError(
+                    f"Stores to host memory did not finish within {SETTLE_SECONDS:.0f} s: "
+                    f"the engine is stuck."
+                )
+            self._generate([0], 1)
+
+    def evict(self, *, host: bool = False) -> None:
+        """Empty the device cache, and the host's too if asked, once nothing is in flight.
+
+        Raises:
+            FixcostError: blocks are still held after `SETTLE_SECONDS`.
+        """
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while True:
+            self.settle()
+            emptied = self._llm.reset_prefix_cache(reset_connector=host)
+            if emptied and vllm_names.blocks_in_use(self._scheduler) == 0:
+                return
+            if time.monotonic() > deadline:
+                raise FixcostError(
+                    f"The device cache was not empty after {SETTLE_SECONDS:.0f} s: "
+                    f"a request still holds blocks."
+                )
+
+    @contextmanager
+    def alignment(self, alignment: Alignment) -> Iterator[None]:
+        """Serve under this alignment inside the block, under the shipped one after it."""
+        size = {
+            Alignment.SHIPPED: self._shipped,
+            Alignment.ALIGNED: self.chunk,
+            Alignment.UNALIGNED: None,
+        }[alignment]
+        vllm_names.set_alignment_size(self._connector, size)
+        try:
+            yield
+        finally:
+            vllm_names.set_alignment_size(self._connector, self._shipped)
+
+    def _generate(self, prompt: Sequence[int], tokens: int) -> Any:
+        from vllm import SamplingParams, TokensPrompt
+
+        greedy = SamplingParams(
+            max_tokens=tokens, temperature=0.0, ignore_eos=True, detokenize=False
+        )
+        request = TokensPrompt(prompt_token_ids=list(prompt))
+        self._first_logits = None
+        return self._llm.generate([request], greedy, use_tqdm=False)[0]
+
+    def _tap_logits(self) -> None:
+        """Keep the first logits of every request, so that drift costs a timed request nothing.
+
+        Asking vLLM for the log-probabilities of the whole vocabulary would slow the first token
+        by the time it takes to make one Python object a word.
+        """
+        model = vllm_names.model(self._llm)
+        compute = model.compute_logits
+
+        def tapped(*args: Any, **kwargs: Any) -> Any:
+            logits = compute(*args, **kwargs)
+            if self._first_logits is None and logits is not None:
+                self._first_logits = logits[-1].float().clone()
+            return logits
+
+        model.compute_logits = tapped
+
+
+def common_chunk(chunks: Sequence[int]) -> int:
+    """The one chunk of all KV cache groups, in tokens.
+
+    Raises:
+        FixcostError: the groups disagree, so that no single alignment is right for all.
+    """
+    if len(set(chunks)) != 1:
+        raise FixcostError(
+            f"The KV cache groups of this model have chunks of {sorted(set(chunks))} tokens; "
+            f"an alignment needs one chunk for all."
+        )
+    return chunks[0]
+
+
+@contextmanager
+def start(profile: Profile) -> Iterator[Engine]:
+    """Start the profile's engine; leave no process and no thread behind.
+
+    Raises:
+        FixcostError: vLLM is missing or the wrong one, the device is missing, the host has too
+            little memory, or the model cannot be served as the suite needs it.
+    """
+    profiles.check_device(profile)
+    if vllm_names.installed_version() is None:
+        raise FixcostError(
+            "vLLM is not installed in this environment: run `make setup`, or see the README for "
+            "the installation on a GPU."
+        )
+    needed = profile.host_bytes + (profile.device_bytes or 0)
+    if needed > hardware.free_memory():
+        raise FixcostError(
+            f"Profile {profile.name} needs {needed >> 20} MiB of host memory and "
+            f"{hardware.free_memory() >> 20} MiB are free."
+        )
+    os.environ.update(profiles.engine_environment(profile))
+    threads_before = set(threading.enumerate())
+    llm = _start_llm(profile)
+    try:
+        yield Engine(llm, profile)
+    finally:
+        llm.llm_engine.engine_core.shutdown()
+        del llm
+        gc.collect()
+        _join_new_threads(threads_before)
+
+
+def _start_llm(profile: Profile) -> Any:
+    from vllm import LLM
+
+    arguments = profiles.engine_arguments(profile)
+    try:
+        return LLM(**arguments)
+    except FixcostError:
+        raise
+    except (ValueError, AssertionError, OSError, NotImplementedError, RuntimeError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), repr(error))
+        raise FixcostError(
+            f"vLLM {vllm_names.installed_version()} cannot serve {arguments['model']} in "
+            f"mamba_cache_mode {profile.cache_mode}: {reason}"
+        ) from error
+
+
+def _join_new_threads(before: set[threading.Thread]) -> None:
+    for thread in set(threading.enumerate()) - before:
+        if thread is not threading.current_thread():
+            thread.join(timeout=5.0)
+
+
+def _counters() -> tuple[float, float]:
+    """Bytes and seconds reloaded so far in this process.
+
+    Read from the registry because `LLM.get_metrics` rounds counters to whole numbers.
+    """
+    from prometheus_client import REGISTRY
+
+    totals = {LOAD_BYTES: 0.0, LOAD_TIME: 0.0}
+    for metric in REGISTRY.restricted_registry(list(totals)).collect():
+        for sample in metric.samples:
+            if sample.name in totals:
+                totals[sample.name] += sample.value
+    return totals[LOAD_BYTES], totals[LOAD_TIME]

@@ -1,0 +1,174 @@
+"""What to run where: a profile is a model, the settings of its engine and the extent of its sweep."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import checkpoint, hardware
+from harness.errors import FixcostError
+from harness.vocabulary import CacheMode
+
+PROFILE_VARIABLE = "FIXCOST_PROFILE"
+MODEL_VARIABLE = "FIXCOST_MODEL"
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One line of the table of profiles. Sizes in tokens or bytes."""
+
+    name: str
+    device: str
+    """"cpu" or "cuda"."""
+    model: str | None
+    """A local checkpoint folder or a hub name; None is the embedded checkpoint."""
+    dtype: str
+    state_dtype: str
+    cache_mode: CacheMode
+    blocks_per_chunk: int
+    chunks: tuple[int, ...]
+    samples: int
+    """Samples per cell."""
+    output_tokens: int
+    """Greedy tokens compared per request."""
+    context: int
+    """Tokens for prompt and output together."""
+    host_bytes: int
+    """Host memory for offloaded chunks."""
+    device_bytes: int | None
+    """Device cache; None leaves it to the memory share."""
+    memory_share: float | None
+    """Share of the GPU's memory that the engine may take; None on a CPU."""
+    enforce_eager: bool = True
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="cpu-tiny",
+            device="cpu",
+            model=None,
+            dtype="float32",
+            state_dtype="float32",
+            cache_mode=CacheMode.ALL,
+            blocks_per_chunk=1,
+            chunks=(2, 3, 4, 8),
+            samples=10,
+            output_tokens=4,
+            context=2048,
+            host_bytes=GIB // 4,
+            device_bytes=GIB // 4,
+            memory_share=None,
+        ),
+        Profile(
+            name="nemotron-nano-9b-v2",
+            device="cuda",
+            model="nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+            dtype="bfloat16",
+            state_dtype="float32",
+            cache_mode=CacheMode.ALL,
+            blocks_per_chunk=1,
+            chunks=(2, 3, 4, 8),
+            samples=20,
+            output_tokens=32,
+            context=16384,
+            host_bytes=16 * GIB,
+            device_bytes=None,
+            memory_share=0.85,
+        ),
+    )
+}
+
+
+def choose(name: str | None = None, model: str | None = None) -> Profile:
+    """The profile to run: by option, else by `FIXCOST_PROFILE`, else by what the machine has.
+
+    Args:
+        name: a name of `PROFILES`, or None.
+        model: a checkpoint folder to put in place of the profile's model, or None for
+            `FIXCOST_MODEL`, or neither.
+
+    Raises:
+        FixcostError: there is no such profile, or `model` is no folder with a `config.json`.
+    """
+    name = name or os.environ.get(PROFILE_VARIABLE)
+    model = model or os.environ.get(MODEL_VARIABLE)
+    if name is None:
+        name = "nemotron-nano-9b-v2" if hardware.gpu_names() else "cpu-tiny"
+    if name not in PROFILES:
+        raise FixcostError(f"There is no profile {name!r}; choose one of {', '.join(PROFILES)}.")
+    profile = PROFILES[name]
+    if model is None:
+        return profile
+    if not (Path(model) / "config.json").is_file():
+        raise FixcostError(f"{model} holds no config.json: name the folder of a checkpoint.")
+    return replace(profile, model=str(Path(model).resolve()))
+
+
+def check_device(profile: Profile) -> None:
+    """Refuse a profile that this machine cannot run.
+
+    Raises:
+        FixcostError: it needs an NVIDIA GPU and there is none.
+    """
+    if profile.device == "cuda" and not hardware.gpu_names():
+        raise FixcostError(
+            f"Profile {profile.name} needs an NVIDIA GPU and its driver, and this machine shows "
+            f"none; run profile cpu-tiny instead."
+        )
+
+
+def model_path(profile: Profile) -> str:
+    """Where the profile's checkpoint is; the embedded one is made if need be."""
+    return str(checkpoint.embedded()) if profile.model is None else profile.model
+
+
+def engine_environment(profile: Profile) -> dict[str, str]:
+    """Environment variables that vLLM must see before it is imported.
+
+    The scheduler stays in this process so that the alignment can be switched between requests.
+    """
+    environment = {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
+    }
+    if profile.model is None or Path(profile.model).is_dir():
+        environment["HF_HUB_OFFLINE"] = "1"
+    return environment
+
+
+def engine_arguments(profile: Profile) -> dict[str, object]:
+    """The arguments of `vllm.LLM` for this profile (DESIGN: float32 state, mode, connector)."""
+    host: dict[str, object] = {"cpu_bytes_to_use": profile.host_bytes}
+    if profile.device == "cpu":
+        host |= {"spec_name": "HostOffloadingSpec", "spec_module_path": "harness.cpu.offload"}
+    if profile.blocks_per_chunk != 1:
+        host["blocks_per_chunk"] = profile.blocks_per_chunk
+    arguments: dict[str, object] = {
+        "model": model_path(profile),
+        "skip_tokenizer_init": True,
+        "dtype": profile.dtype,
+        "mamba_cache_dtype": profile.state_dtype,
+        "mamba_ssm_cache_dtype": profile.state_dtype,
+        "mamba_cache_mode": profile.cache_mode.value,
+        "enable_prefix_caching": True,
+        "max_model_len": profile.context,
+        "max_num_batched_tokens": profile.context,
+        "max_num_seqs": 1,
+        "enforce_eager": profile.enforce_eager,
+        "disable_log_stats": False,
+        "max_logprobs": -1,
+        "seed": 0,
+        "kv_transfer_config": {
+            "kv_connector": "OffloadingConnector",
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": host,
+        },
+    }
+    if profile.device_bytes is not None:
+        arguments["kv_cache_memory_bytes"] = profile.device_bytes
+    if profile.memory_share is not None:
+        arguments["gpu_memory_utilization"] = profile.memory_share
+    return arguments

@@ -1,0 +1,198 @@
+"""The record of a sweep: every raw sample, and where it came from, one file a cell on disk.
+
+A record is a folder. `sweep.json` says what is swept and where; `cells/<key>.json` holds the
+samples of one finished cell. Each file is written whole or not at all, so that a killed sweep
+leaves a record of the cells that it finished.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from harness.cells import Cell
+from harness.errors import FixcostError
+from harness.files import write_atomically
+from harness.vocabulary import Arm
+
+SCHEMA = 1
+HEADER = "sweep.json"
+
+Decoded = TypeVar("Decoded")
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """What one arm of one sample gave. Times in seconds, sizes in bytes or tokens."""
+
+    ttft: float
+    cached_tokens: int
+    recomputed_tokens: int
+    reload_bytes: int
+    reload_time: float
+    wrong_tokens: int
+    """Output tokens that differ from the cold arm's."""
+    first_wrong: int | None
+    """Position of the first of them, counted from 0; None if all are equal."""
+    logprob_drift: float
+    """Largest absolute difference of the first token's log-probabilities from the cold arm's."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One fresh random prompt taken through all arms of its cell."""
+
+    index: int
+    order: tuple[Arm, ...]
+    """The reload arms in the order in which they were served."""
+    load_average: float
+    """Of the last minute, before the sample."""
+    arms: dict[Arm, ArmResult]
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """All samples of one cell."""
+
+    cell: Cell
+    prompt_length: int
+    samples: list[Sample]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A KV cache group of the engine, see `harness.engine.CacheGroup`."""
+
+    recurrent: bool
+    layers: int
+    tokens_per_block: int
+    page_bytes: int
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the figures come from; a record without it cannot be written."""
+
+    fixcost: str
+    vllm: str
+    torch: str
+    python: str
+    commit: str | None
+    """The commit of the subject that was overlaid; None for the installed vLLM."""
+    profile: str
+    model: str
+    model_digest: str | None
+    """Of a local checkpoint; None for one from a hub."""
+    dtype: str
+    state_dtype: str
+    cache_mode: str
+    blocks_per_chunk: int
+    host: str
+    cpu: str
+    cores: tuple[int, ...]
+    """The cores that the process may run on."""
+    threads: int
+    """Threads that torch computes with."""
+    gpus: tuple[str, ...]
+    started: str
+    """ISO 8601, UTC."""
+    load_average: float
+
+
+@dataclass(frozen=True)
+class Header:
+    """What is swept and where."""
+
+    seed: int
+    """From which every prompt and every order follows."""
+    samples: int
+    """Per cell."""
+    warm_up: int
+    """Samples thrown away before the first cell."""
+    output_tokens: int
+    chunk: int
+    """Tokens per chunk, read back from the engine."""
+    shipped_alignment: int | None
+    """Tokens to which the code under test rounds the hit window; None if it does not."""
+    groups: list[Group]
+    cells: list[Cell]
+    provenance: Provenance
+    finished: str | None = None
+    """ISO 8601, UTC; None while cells are missing."""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Record:
+    """A sweep as read back from disk, cells in the order of the header."""
+
+    header: Header
+    cells: dict[Cell, CellResult] = field(default_factory=dict)
+
+
+def read_header(folder: Path) -> Header | None:
+    """The header in `folder`, or None if there is none.
+
+    Raises:
+        FixcostError: it is damaged or of another schema.
+    """
+    path = folder / HEADER
+    header = _read(path, Header) if path.exists() else None
+    if header is not None and header.schema != SCHEMA:
+        raise FixcostError(
+            f"{path} is of schema {header.schema} and this fixcost reads schema {SCHEMA}: "
+            f"remove {folder} and run the sweep again."
+        )
+    return header
+
+
+def write_header(folder: Path, header: Header) -> None:
+    """Write the header of a sweep into `folder`, atomically."""
+    write_atomically(folder / HEADER, _encode(header))
+
+
+def read_cell(folder: Path, cell: Cell) -> CellResult | None:
+    """The samples of a finished cell, or None if it is not finished.
+
+    Raises:
+        FixcostError: the file is damaged.
+    """
+    path = _cell_path(folder, cell)
+    return _read(path, CellResult) if path.exists() else None
+
+
+def write_cell(folder: Path, result: CellResult) -> None:
+    """Write the samples of a finished cell into `folder`, atomically."""
+    write_atomically(_cell_path(folder, result.cell), _encode(result))
+
+
+def read(folder: Path) -> Record:
+    """Read the finished cells of the sweep in `folder`.
+
+    Raises:
+        FixcostError: there is no record, or it is damaged.
+    """
+    header = read_header(folder)
+    if header is None:
+        raise FixcostError(f"There is no record in {folder}.")
+    found = {cell: read_cell(folder, cell) for cell in header.cells}
+    return Record(header, {cell: result for cell, result in found.items() if result is not None})
+
+
+def _cell_path(folder: Path, cell: Cell) -> Path:
+    return folder / "cells" / f"{cell.key}.json"
+
+
+def _encode(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
+def _read(path: Path, kind: type[Decoded]) -> Decoded:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (msgspec.DecodeError, OSError) as error:
+        raise FixcostError(
+            f"{path} is damaged ({error}): remove it and run the sweep again, "
+            f"which measures only what is missing."
+        ) from error
