@@ -1,13 +1,16 @@
 """Every private name and habit of asv (0.6.6) that fixcost relies on; nothing else touches one."""
 
+import ast
+import itertools
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asv import config, environment, util
+from asv import config, environment, machine, results, util
 from asv.console import log
 
 from harness.errors import FixcostError
@@ -151,3 +154,53 @@ class CommitEnvironment(environment.Environment):  # type: ignore[misc]
     def _get_installed_commit_hash(self) -> str | None:
         commit: str | None = super()._get_installed_commit_hash()
         return commit if commit and self.is_installed(Path(self._path), commit) else None
+
+
+# What asv has stored.
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One stored figure: `value` is None where the benchmark failed, NaN where it was skipped."""
+
+    value: float | None
+    samples: tuple[float, ...]
+
+
+Parameters = tuple[object, ...]
+
+
+def registered_machine() -> str | None:
+    """The name under which asv keeps this machine's results, or None before `asv machine`."""
+    name = machine.Machine.get_unique_machine_name()
+    try:
+        return str(machine.MachineCollection.load(name)["machine"])
+    except util.UserError:
+        return None
+
+
+def stored(conf_path: Path, machine_name: str, commit: str) -> dict[str, dict[Parameters, Stored]]:
+    """What is stored of a commit (full hash): by benchmark name, then by its parameters.
+
+    Raises:
+        FixcostError: a results file of this commit is damaged.
+    """
+    folder = conf_path.parent / load_conf(conf_path).results_dir / machine_name
+    found: dict[str, dict[Parameters, Stored]] = {}
+    for path in sorted(folder.glob(f"{commit[:8]}-*.json"), key=lambda file: file.stat().st_mtime):
+        try:
+            kept = results.Results.load(str(path), machine_name=machine_name)
+        except (util.UserError, ValueError, KeyError, TypeError) as error:
+            raise FixcostError(
+                f"{path} is damaged ({error}): remove it and run the benchmarks again."
+            ) from None
+        for name in kept.get_all_result_keys():
+            params = kept.get_result_params(name)
+            values = kept.get_result_value(name, params)
+            samples = kept.get_result_samples(name, params)
+            points = itertools.product(*params)
+            found[name] = {
+                tuple(ast.literal_eval(part) for part in point): Stored(value, tuple(drawn or ()))
+                for point, value, drawn in zip(points, values, samples, strict=True)
+            }
+    return found

@@ -6,7 +6,6 @@ on every platform, so one digest identifies the checkpoint wherever it was made.
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -86,7 +85,7 @@ def write(folder: Path) -> None:
 
     (folder / "config.json").write_text(json.dumps(configuration(), indent=2) + "\n")
     save_file(weights(), folder / "model.safetensors", metadata={"format": "pt"})
-    os.chmod(folder, 0o755)  # mkdtemp made it private, a cache is not
+    folder.chmod(0o755)  # mkdtemp made it private, a cache is not
 
 
 def configuration() -> dict[str, object]:
@@ -131,7 +130,7 @@ def weights() -> Tensors:
 
     def dense(rows: int, columns: int) -> NDArray[np.float32]:
         drawn = generator.standard_normal((rows, columns), dtype=np.float32)
-        return drawn / np.sqrt(np.float32(columns))
+        return np.asarray(drawn / np.sqrt(np.float32(columns)), np.float32)
 
     tensors: Tensors = {"backbone.embeddings.weight": dense(VOCABULARY, HIDDEN)}
     for index, kind in enumerate(LAYERS):

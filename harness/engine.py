@@ -19,6 +19,10 @@ from harness.vocabulary import Alignment
 
 SETTLE_SECONDS = 60.0
 """How long stores may take to drain before the engine counts as stuck."""
+NOT_INSTALLED = (
+    "vLLM is not installed in this environment: run `make setup`, or see the README for the "
+    "installation on a GPU."
+)
 LOAD_BYTES = "vllm:kv_offload_load_bytes_total"
 LOAD_TIME = "vllm:kv_offload_load_time_total"
 
@@ -199,6 +203,20 @@ def common_chunk(chunks: Sequence[int]) -> int:
     return chunks[0]
 
 
+def check_memory(profile: Profile) -> None:
+    """Refuse a profile for which the host has too little free memory.
+
+    Raises:
+        FixcostError: says how much is needed and how much is free.
+    """
+    needed = profile.host_bytes + (profile.device_bytes or 0)
+    if needed > hardware.free_memory():
+        raise FixcostError(
+            f"Profile {profile.name} needs {needed >> 20} MiB of host memory and "
+            f"{hardware.free_memory() >> 20} MiB are free."
+        )
+
+
 @contextmanager
 def start(profile: Profile) -> Iterator[Engine]:
     """Start the profile's engine; leave no process and no thread behind.
@@ -209,16 +227,8 @@ def start(profile: Profile) -> Iterator[Engine]:
     """
     profiles.check_device(profile)
     if vllm_names.installed_version() is None:
-        raise FixcostError(
-            "vLLM is not installed in this environment: run `make setup`, or see the README for "
-            "the installation on a GPU."
-        )
-    needed = profile.host_bytes + (profile.device_bytes or 0)
-    if needed > hardware.free_memory():
-        raise FixcostError(
-            f"Profile {profile.name} needs {needed >> 20} MiB of host memory and "
-            f"{hardware.free_memory() >> 20} MiB are free."
-        )
+        raise FixcostError(NOT_INSTALLED)
+    check_memory(profile)
     os.environ.update(profiles.engine_environment(profile))
     threads_before = set(threading.enumerate())
     llm = _start_llm(profile)

@@ -1,4 +1,4 @@
-"""What to run where: a profile is a model, the settings of its engine and the extent of its sweep."""
+"""What to run where: a profile is a model, its engine's settings and the extent of its sweep."""
 
 import os
 from dataclasses import dataclass, replace
@@ -10,6 +10,7 @@ from harness.vocabulary import CacheMode
 
 PROFILE_VARIABLE = "FIXCOST_PROFILE"
 MODEL_VARIABLE = "FIXCOST_MODEL"
+SAMPLES_VARIABLE = "FIXCOST_SAMPLES"
 GIB = 1 << 30
 
 
@@ -81,16 +82,20 @@ PROFILES = {
 }
 
 
-def choose(name: str | None = None, model: str | None = None) -> Profile:
-    """The profile to run: by option, else by `FIXCOST_PROFILE`, else by what the machine has.
+def choose(
+    name: str | None = None, model: str | None = None, samples: int | None = None
+) -> Profile:
+    """The profile to run: by option, else by environment variable, else by what the machine has.
 
     Args:
-        name: a name of `PROFILES`, or None.
+        name: a name of `PROFILES`, or None for `FIXCOST_PROFILE`.
         model: a checkpoint folder to put in place of the profile's model, or None for
-            `FIXCOST_MODEL`, or neither.
+            `FIXCOST_MODEL`.
+        samples: samples per cell, or None for `FIXCOST_SAMPLES`.
 
     Raises:
-        FixcostError: there is no such profile, or `model` is no folder with a `config.json`.
+        FixcostError: there is no such profile, `model` is no folder with a `config.json`, or
+            `samples` is no number above 0.
     """
     name = name or os.environ.get(PROFILE_VARIABLE)
     model = model or os.environ.get(MODEL_VARIABLE)
@@ -99,11 +104,19 @@ def choose(name: str | None = None, model: str | None = None) -> Profile:
     if name not in PROFILES:
         raise FixcostError(f"There is no profile {name!r}; choose one of {', '.join(PROFILES)}.")
     profile = PROFILES[name]
+    if samples or SAMPLES_VARIABLE in os.environ:
+        profile = replace(profile, samples=samples or _samples(os.environ[SAMPLES_VARIABLE]))
     if model is None:
         return profile
     if not (Path(model) / "config.json").is_file():
         raise FixcostError(f"{model} holds no config.json: name the folder of a checkpoint.")
     return replace(profile, model=str(Path(model).resolve()))
+
+
+def _samples(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise FixcostError(f"{SAMPLES_VARIABLE} must be a number above 0, not {text!r}.")
+    return int(text)
 
 
 def check_device(profile: Profile) -> None:

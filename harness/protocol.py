@@ -1,6 +1,7 @@
 """How one sample is taken: one fresh random prompt through all arms of its cell."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness import hardware
 from harness.cells import Cell
@@ -8,6 +9,7 @@ from harness.engine import Engine, Serving
 from harness.record import ArmResult, Sample
 from harness.vocabulary import RELOAD_ARMS, Arm, Scenario
 
+_LARGEST = float(np.finfo(np.float32).max)
 FIRST_TOKEN_ID = 3
 """Prompts avoid the ids below it, which mean padding, beginning and end in most vocabularies."""
 
@@ -69,5 +71,11 @@ def _compare(serving: Serving, cold: Serving, prompt_length: int) -> ArmResult:
         reload_time=serving.reload_time,
         wrong_tokens=sum(differs),
         first_wrong=differs.index(True) if any(differs) else None,
-        logprob_drift=float(np.abs(serving.logprobs - cold.logprobs).max()),
+        logprob_drift=_drift(serving.logprobs, cold.logprobs),
     )
+
+
+def _drift(logprobs: NDArray[np.float32], cold: NDArray[np.float32]) -> float:
+    """The largest absolute difference; the largest float32 where one is not a number."""
+    difference = np.abs(np.where(logprobs == cold, 0, logprobs - cold))
+    return float(np.nan_to_num(difference, nan=_LARGEST, posinf=_LARGEST).max())

@@ -36,7 +36,8 @@ class ArmResult:
     first_wrong: int | None
     """Position of the first of them, counted from 0; None if all are equal."""
     logprob_drift: float
-    """Largest absolute difference of the first token's log-probabilities from the cold arm's."""
+    """Largest absolute difference of the first token's log-probabilities from the cold arm's;
+    the largest float32 where one is not a number."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,13 @@ def read(folder: Path) -> Record:
         raise FixcostError(f"There is no record in {folder}.")
     found = {cell: read_cell(folder, cell) for cell in header.cells}
     return Record(header, {cell: result for cell, result in found.items() if result is not None})
+
+
+def clear(folder: Path) -> None:
+    """Remove the record in `folder`, if there is one, and nothing else that lies there."""
+    (folder / HEADER).unlink(missing_ok=True)
+    for path in (folder / "cells").glob("*.json"):
+        path.unlink()
 
 
 def _cell_path(folder: Path, cell: Cell) -> Path:

@@ -5,13 +5,10 @@ runs at low precision. In float32 the drift of correct arms stays below 1e-5 and
 corrupted state above 1e-3, so a threshold between them separates the two.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.cells import Cell
 from harness.errors import FixcostError
-from harness.record import ArmResult, CellResult, Header, Record
+from harness.record import ArmResult, CellResult, Provenance, Record
 from harness.vocabulary import Arm
 
 DRIFT_THRESHOLD = 1e-4
@@ -24,39 +21,25 @@ class Verdict(StrEnum):
     EQUAL = "equal"
     WRONG = "wrong"
     CANNOT_TELL = "cannot tell"
-    """State is kept at a precision whose noise a corruption could hide in."""
+    """Something is kept at a precision whose noise a corruption could hide in."""
 
 
-@dataclass(frozen=True)
-class ControlFailure:
-    """A sample in which the known corruption went unseen."""
-
-    cell: Cell
-    sample: int
+def is_wrong(wrong_tokens: float, logprob_drift: float) -> bool:
+    """Whether output that differs from the cold output so much is wrong, all in float32."""
+    return wrong_tokens > 0 or not logprob_drift <= DRIFT_THRESHOLD  # NaN is wrong too
 
 
-def is_wrong(result: ArmResult) -> bool:
-    """Whether this arm's output differs from the cold output, for state kept in float32."""
-    return result.wrong_tokens > 0 or result.logprob_drift > DRIFT_THRESHOLD
+def can_tell(provenance: Provenance) -> bool:
+    """Whether model and state are kept precisely enough to tell a corruption from rounding."""
+    return provenance.dtype == provenance.state_dtype == "float32"
 
 
-def judge(result: CellResult, arm: Arm, header: Header) -> Verdict:
+def judge(result: CellResult, arm: Arm, provenance: Provenance) -> Verdict:
     """The verdict on one arm of one cell: wrong as soon as one sample is."""
-    if header.provenance.state_dtype != "float32":
+    if not can_tell(provenance):
         return Verdict.CANNOT_TELL
-    wrong = any(is_wrong(sample.arms[arm]) for sample in result.samples)
+    wrong = any(_is_wrong(sample.arms[arm]) for sample in result.samples)
     return Verdict.WRONG if wrong else Verdict.EQUAL
-
-
-def control_failures(results: Iterable[CellResult]) -> list[ControlFailure]:
-    """The negative control: samples at an exact boundary whose unaligned arm is not wrong."""
-    return [
-        ControlFailure(result.cell, sample.index)
-        for result in results
-        if result.cell.is_exact_boundary
-        for sample in result.samples
-        if not is_wrong(sample.arms[Arm.RELOAD_UNALIGNED])
-    ]
 
 
 def check_control(record: Record) -> None:
@@ -72,14 +55,23 @@ def check_control(record: Record) -> None:
             "This sweep has no exact boundary of 2 chunks or more, so it could not have seen "
             "the bug: sweep at least 2 chunks."
         )
-    if record.header.provenance.state_dtype != "float32":
+    if not can_tell(record.header.provenance):
         return
-    failures = control_failures(boundaries)
-    if failures:
-        first = failures[0]
+    unseen = [
+        (result.cell, sample.index)
+        for result in boundaries
+        for sample in result.samples
+        if not _is_wrong(sample.arms[Arm.RELOAD_UNALIGNED])
+    ]
+    if unseen:
+        cell, index = unseen[0]
         total = sum(len(result.samples) for result in boundaries)
         raise FixcostError(
-            f"The negative control failed: the known corruption went unseen in {len(failures)} of "
-            f"{total} samples, first in sample {first.sample} of [{first.cell.label}], so this "
-            f"run could not have seen the bug."
+            f"The negative control failed: the known corruption went unseen in {len(unseen)} of "
+            f"{total} samples, first in sample {index} of [{cell.label}], so this run could not "
+            f"have seen the bug."
         )
+
+
+def _is_wrong(result: ArmResult) -> bool:
+    return is_wrong(result.wrong_tokens, result.logprob_drift)

@@ -109,9 +109,7 @@ def chunk_sizes(connector: Any) -> list[int]:
 
 def cache_groups(engine_scheduler: Any) -> list[Any]:
     """The KV cache groups: each has `kv_cache_spec` and `layer_names`."""
-    groups: list[Any] = descend(
-        engine_scheduler, "Scheduler", "kv_cache_config", "kv_cache_groups"
-    )
+    groups: list[Any] = descend(engine_scheduler, "Scheduler", "kv_cache_config", "kv_cache_groups")
     return groups
 
 
@@ -140,6 +138,78 @@ def model(llm: Any) -> Any:
     return descend(worker, "Worker", "model_runner", "model")
 
 
+# The scheduler's part alone, without an engine: what the micro-benchmarks time.
+
+
 def resolve_mamba_align_size() -> Any:
-    """The function that PR 51100 corrected."""
+    """The function that PR 51100 corrected; takes what `offloading_spec` returns."""
     return lookup(OFFLOADING_SCHEDULER, "resolve_mamba_align_size")
+
+
+def offloading_spec(tokens_per_block: int) -> tuple[Any, Any]:
+    """An offloading spec and cache groups of one attention and one Mamba layer, without memory."""
+    import torch
+
+    interface = "vllm.v1.kv_cache_interface"
+    attention = lookup(interface, "FullAttentionSpec")(
+        block_size=tokens_per_block, num_kv_heads=1, head_size=16, dtype=torch.float32
+    )
+    recurrent = lookup(interface, "MambaSpec")(
+        block_size=tokens_per_block,
+        shapes=((4, 4),),
+        dtypes=(torch.float32,),
+        mamba_cache_mode="all",
+    )
+    group = lookup(interface, "KVCacheGroupSpec")
+    groups = lookup(interface, "KVCacheConfig")(
+        num_blocks=0,
+        kv_cache_tensors=[],
+        kv_cache_groups=[group(["attention"], attention), group(["mamba"], recurrent)],
+    )
+    named = {
+        name: lookup("vllm.v1.kv_offload.config", f"Offloading{name}Config")
+        for name in ("", "Group", "Model", "Cache", "Parallel")
+    }
+    config = named[""](
+        groups=tuple(
+            named["Group"](tokens_per_block, (layer,)) for layer in ("attention", "mamba")
+        ),
+        worker_kv_bytes_per_block=4096,
+        enable_kv_cache_events=False,
+        extra_config={"cpu_bytes_to_use": 1 << 30},
+        engine_id="micro-benchmark",
+        model=named["Model"]("none", "float32"),
+        cache=named["Cache"](tokens_per_hash=tokens_per_block, blocks_per_chunk=1),
+        parallel=named["Parallel"](0, 1, 1, 1, 1, 1, 0, 1, None, False),
+    )
+    return lookup("vllm.v1.kv_offload.cpu.spec", "CPUOffloadingSpec")(config), groups
+
+
+def connector_with_stored_prompt(tokens_per_block: int, chunks: int) -> tuple[Any, Any]:
+    """A connector's scheduler whose host memory holds `chunks` chunks of a prompt, and the prompt.
+
+    The prompt is one token longer; `get_num_new_matched_tokens(prompt, 0)` looks it up.
+    """
+    from vllm import SamplingParams
+    from vllm.config import VllmConfig
+
+    spec, groups = offloading_spec(tokens_per_block)
+    connector = lookup(OFFLOADING_SCHEDULER, "OffloadingConnectorScheduler")(
+        spec, VllmConfig(), groups
+    )
+    utilities, hashing = "vllm.v1.core.kv_cache_utils", lookup("vllm.utils.hashing", "sha256")
+    lookup(utilities, "init_none_hash")(hashing)
+    prompt = lookup("vllm.v1.request", "Request")(
+        request_id="prompt",
+        prompt_token_ids=[token % 500 for token in range(chunks * tokens_per_block + 1)],
+        sampling_params=SamplingParams(max_tokens=1),
+        pooling_params=None,
+        block_hasher=lookup(utilities, "get_request_block_hasher")(tokens_per_block, hashing),
+    )
+    connector.on_new_request(prompt)
+    state = descend(connector, "OffloadingConnectorScheduler", "_req_status")["prompt"]
+    state.update_offload_keys()
+    keys = [key for group in state.group_states for key in group.offload_keys]
+    connector.manager.prepare_store(keys, state.req_context)
+    connector.manager.complete_store(keys, state.req_context, True)
+    return connector, prompt

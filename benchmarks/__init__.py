@@ -1,0 +1,1 @@
+"""asv benchmarks and, in `test_*.py`, their pytest-benchmark form."""

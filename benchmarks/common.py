@@ -1,0 +1,63 @@
+"""What the reload benchmarks share: their parameters, and the one sweep that all of them read."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import cells, profiles, record, sweep, verdict, vllm_names
+from harness.cells import Cell
+from harness.errors import FixcostError
+from harness.record import CellResult
+from harness.vocabulary import Arm, Offset, Scenario
+
+SEED = 0
+CHUNKS = (2, 3, 4, 8)
+CELL_PARAMS = ([s.value for s in Scenario], [o.value for o in Offset], list(CHUNKS))
+CELL_NAMES = ["scenario", "offset", "chunks"]
+ARM_PARAMS = ([arm.value for arm in Arm], *CELL_PARAMS)
+ARM_NAMES = ["arm", *CELL_NAMES]
+
+
+class WrongOutputError(Exception):
+    """An arm whose output is wrong has no speed."""
+
+
+class Swept:
+    """A benchmark that reads a cell of the sweep of the commit under test."""
+
+    timeout = 60
+
+    def setup_cache(self) -> Path:
+        """Measure every cell once; all benchmarks of a commit read this one record."""
+        try:
+            profile = profiles.choose()
+            commit = os.environ.get("ASV_COMMIT")
+            version = commit[:12] if commit else f"v{vllm_names.installed_version()}"
+            place = sweep.place_of(profile, version)
+            sweep.run(profile, cells.grid(profile.chunks), place, seed=SEED, commit=commit)
+        except FixcostError as error:
+            sys.exit(f"fixcost: {error}")
+        return place
+
+    setup_cache.timeout = 4 * 3600  # type: ignore[attr-defined]
+
+
+def read(place: Path, scenario: str, offset: str, chunks: int) -> CellResult:
+    """The cell of the sweep in `place`; one that its profile leaves out is skipped."""
+    result = record.read_cell(place, Cell(Scenario(scenario), chunks, Offset(offset)))
+    if result is None:
+        raise NotImplementedError(f"The profile has no cell of {chunks} chunks.")
+    return result
+
+
+def check_output(place: Path, result: CellResult, arm: Arm) -> None:
+    """Raise `WrongOutputError` if the output of this arm is wrong."""
+    header = record.read_header(place)
+    if header and verdict.judge(result, arm, header.provenance) is verdict.Verdict.WRONG:
+        raise WrongOutputError(f"Wrong output, so no speed: {arm}, {result.cell.label}.")
+
+
+def with_samples(samples: Sequence[float]) -> dict[str, object]:
+    """The answer of a `track_` benchmark that has a distribution."""
+    return {"samples": list(samples), "number": 1}

@@ -1,0 +1,83 @@
+"""What each arm costs, and whether its output is right, over prompt length in chunks."""
+
+from pathlib import Path
+
+from benchmarks.common import (
+    ARM_NAMES,
+    ARM_PARAMS,
+    CELL_NAMES,
+    CELL_PARAMS,
+    Swept,
+    check_output,
+    read,
+    with_samples,
+)
+from harness import numbers
+from harness.vocabulary import Arm
+
+
+class Reload(Swept):
+    """Every metric of every arm; where the output is wrong, times fail and the rest remains."""
+
+    params = ARM_PARAMS
+    param_names = ARM_NAMES
+
+    def setup(self, place: Path, arm: str, scenario: str, offset: str, chunks: int) -> None:
+        self.arm = Arm(arm)
+        self.result = read(place, scenario, offset, chunks)
+
+    def track_ttft(self, place: Path, *_: object) -> dict[str, object]:
+        """Time to the first token; fails where the output is wrong."""
+        check_output(place, self.result, self.arm)
+        return with_samples(numbers.values(self.result, self.arm, "ttft"))
+
+    def track_reload_time(self, place: Path, *_: object) -> dict[str, object]:
+        """Time that the transfers from host memory took; fails where the output is wrong."""
+        check_output(place, self.result, self.arm)
+        return with_samples(numbers.values(self.result, self.arm, "reload_time"))
+
+    def track_reload_bytes(self, *_: object) -> dict[str, object]:
+        """Bytes moved from host memory."""
+        return with_samples(numbers.values(self.result, self.arm, "reload_bytes"))
+
+    def track_recomputed_tokens(self, *_: object) -> dict[str, object]:
+        """Prompt tokens that had to be computed again."""
+        return with_samples(numbers.values(self.result, self.arm, "recomputed_tokens"))
+
+    def track_wrong_tokens(self, *_: object) -> float:
+        """Output tokens that differ from the cold output, in the worst sample."""
+        return max(numbers.values(self.result, self.arm, "wrong_tokens"))
+
+    def track_logprob_drift(self, *_: object) -> float:
+        """Largest difference of the first token's log-probabilities, in the worst sample."""
+        return max(numbers.values(self.result, self.arm, "logprob_drift"))
+
+    track_ttft.unit = track_reload_time.unit = "seconds"  # type: ignore[attr-defined]
+    track_reload_bytes.unit = "bytes"  # type: ignore[attr-defined]
+    track_recomputed_tokens.unit = track_wrong_tokens.unit = "tokens"  # type: ignore[attr-defined]
+    track_logprob_drift.unit = "nats"  # type: ignore[attr-defined]
+
+    # asv compares results of one version only, by default a hash of the source.
+    track_ttft.version = track_reload_time.version = "1"  # type: ignore[attr-defined]
+    track_reload_bytes.version = track_recomputed_tokens.version = "1"  # type: ignore[attr-defined]
+    track_wrong_tokens.version = track_logprob_drift.version = "1"  # type: ignore[attr-defined]
+
+
+class FixCost(Swept):
+    """What the alignment costs, paired within each sample, whatever the code under test does."""
+
+    params = CELL_PARAMS
+    param_names = CELL_NAMES
+
+    def track_fix_cost(
+        self, place: Path, scenario: str, offset: str, chunks: int
+    ) -> dict[str, object]:
+        """TTFT of `reload/aligned` over TTFT of `reload/unaligned`.
+
+        At an exact boundary the unaligned output is wrong: there the denominator is what a wrong
+        answer would have taken.
+        """
+        return with_samples(numbers.fix_costs(read(place, scenario, offset, chunks)))
+
+    track_fix_cost.unit = "ratio"  # type: ignore[attr-defined]
+    track_fix_cost.version = "1"  # type: ignore[attr-defined]

@@ -1,0 +1,70 @@
+"""The main job: asv over the subject's two branches, from nothing to a readable answer."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import asv_names, comparison, subject
+from harness.comparison import Comparison
+from harness.errors import FixcostError
+from harness.subject import Subject
+
+RELOAD_BENCHMARKS = "^reload[.]"
+_EXPECTED = (0, 2)  # asv says 2 where a benchmark failed, as a speed of wrong output must
+
+
+def prepare(conf_path: Path) -> Subject:
+    """Make what `asv run` needs: a registered machine and, unless the user chose one, a subject.
+
+    Raises:
+        FixcostError: the subject cannot be made, or the user's own is not usable.
+    """
+    if asv_names.registered_machine() is None:
+        _quiet("machine", "--yes", folder=conf_path.parent)
+    chosen = subject.current(conf_path)
+    if chosen.repository == conf_path.parent / subject.FOLDER:
+        return subject.restore(conf_path)
+    return chosen
+
+
+def run(conf_path: Path, log: Path) -> Comparison:
+    """Measure both branches with asv, raw samples recorded, and compare them.
+
+    Args:
+        conf_path: asv.conf.json.
+        log: where everything goes that asv prints; the terminal shows its steps only.
+
+    Raises:
+        FixcostError: asv stopped, or measured nothing on one of the branches.
+    """
+    chosen = prepare(conf_path)
+    arguments = ("run", "--bench", RELOAD_BENCHMARKS, "--record-samples", "--show-stderr")
+    _logged(*arguments, folder=conf_path.parent, log=log)
+    return comparison.load(conf_path, chosen.base, chosen.fix)
+
+
+def _logged(*arguments: str, folder: Path, log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "asv", *arguments]
+    with (
+        log.open("w", encoding="utf-8") as kept,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as asv,
+    ):
+        try:
+            for line in asv.stdout or ():
+                kept.write(line)
+                if asv_names.is_step(line):
+                    print(line.rstrip(), flush=True)
+        except KeyboardInterrupt:
+            asv.wait()  # the terminal has interrupted it as well; it ends its own children
+            raise
+    if asv.returncode not in _EXPECTED:
+        raise FixcostError(f"asv stopped with exit code {asv.returncode}: see {log}.")
+
+
+def _quiet(*arguments: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "asv", *arguments]
+    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
+        reason = (finished.stderr or finished.stdout).strip().splitlines()[-1:]
+        raise FixcostError(f"asv {arguments[0]} failed: {' '.join(reason)}")

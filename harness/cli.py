@@ -1,0 +1,215 @@
+"""The command line: `fixcost`."""
+
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness import places, profiles
+from harness.errors import FixcostError
+
+if TYPE_CHECKING:
+    from harness.comparison import Comparison
+    from harness.subject import Subject
+
+app = typer.Typer(
+    name="fixcost",
+    help="What a correctness fix in vLLM's KV offloading costs, where, and whether the output "
+    "is still right.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+subject_app = typer.Typer(
+    help="Choose the git repository whose commits are measured.", no_args_is_help=True
+)
+app.add_typer(subject_app, name="subject")
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"What to run: {', '.join(profiles.PROFILES)}. By default what the machine has.",
+        envvar=profiles.PROFILE_VARIABLE,
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A folder with a hybrid checkpoint, in place of the profile's model.",
+        envvar=profiles.MODEL_VARIABLE,
+    ),
+]
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
+
+
+@app.command()
+def bench() -> None:
+    """Measure both branches of the subject with asv and say what the fix costs."""
+    from harness import bench as main_job
+
+    compared = main_job.run(places.ASV_CONF, places.BENCH_LOG)
+    _show_comparison(compared, Format.TABLE)
+
+
+@app.command()
+def compare(
+    base: Annotated[str, typer.Argument(help="Branch, tag or commit without the fix.")] = "main",
+    fix: Annotated[str, typer.Argument(help="Branch, tag or commit with it.")] = "fix-branch",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Say what changed between two measured commits, in a readable form."""
+    from harness import comparison
+
+    _show_comparison(comparison.load(places.ASV_CONF, base, fix), form)
+
+
+@app.command()
+def sweep(
+    profile: ProfileOption = None,
+    model: ModelOption = None,
+    chunks: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Prompt length in chunks; give it several times."),
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Samples in each cell.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="From which all prompts follow.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the record goes; by default below results/sweeps.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Measure every cell on the installed vLLM, without asv, and keep every sample.
+
+    A sweep that was stopped goes on where it was when it is started again.
+    """
+    from harness import cells, vllm_names
+    from harness import sweep as sweeping
+
+    chosen = profiles.choose(profile, model, samples)
+    chosen = replace(chosen, chunks=tuple(chunks or chosen.chunks))
+    place = out or sweeping.place_of(chosen, f"v{vllm_names.installed_version()}")
+    sweeping.run(chosen, cells.grid(chosen.chunks), place.absolute(), seed=seed)
+    _show_record(place, form)
+
+
+@app.command()
+def report(
+    place: Annotated[Path, typer.Argument(help="A folder that `fixcost sweep` wrote.")],
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show the record of a sweep."""
+    _show_record(place, form)
+
+
+@app.command()
+def doctor(profile: ProfileOption = None, model: ModelOption = None) -> None:
+    """Check what this machine can and cannot do; ends by starting the engine."""
+    from harness import doctor as examination
+    from harness.doctor import Outcome
+
+    styles = {Outcome.OK: "green", Outcome.ADVICE: "yellow", Outcome.MISSING: "bold red"}
+    table = Table.grid(padding=(0, 2))
+    missing = False
+    with Console(stderr=True).status("Looking ..."):
+        for finding in examination.examine(profiles.choose(profile, model)):
+            style = styles[finding.outcome]
+            table.add_row(Text(finding.outcome, style=style), finding.subject, finding.sentence)
+            missing |= finding.outcome is Outcome.MISSING
+    Console(highlight=False).print(table)
+    if missing:
+        raise typer.Exit(2)
+
+
+@subject_app.command("create")
+def subject_create() -> None:
+    """Make the embedded subject out of the installed vLLM, and choose it.
+
+    Branch main is that release with the fix of PR 51100 taken out; fix-branch is one commit
+    later, with it.
+    """
+    from harness import subject
+
+    _show_subject(subject.restore(places.ASV_CONF))
+
+
+@subject_app.command("use")
+def subject_use(
+    path: Annotated[Path, typer.Argument(help="Your clone of vLLM.")],
+    base: Annotated[str, typer.Option(help="The branch without the fix.")] = "main",
+    fix: Annotated[
+        str | None, typer.Option(help="The branch with it; by default the one checked out.")
+    ] = None,
+    wheel_commit: Annotated[
+        str | None,
+        typer.Option(help="What the installed wheel was built from, if not its release's tag."),
+    ] = None,
+) -> None:
+    """Measure your own clone of vLLM instead."""
+    from harness import subject
+
+    chosen = subject.use(path, base, fix, wheel_commit=wheel_commit, conf_path=places.ASV_CONF)
+    _show_subject(chosen)
+
+
+@subject_app.command("show")
+def subject_show() -> None:
+    """Say what is measured."""
+    from harness import subject
+
+    _show_subject(subject.current(places.ASV_CONF))
+
+
+def _show_subject(chosen: "Subject") -> None:
+    print(f"{chosen.repository}: {chosen.base} against {chosen.fix} (wheel: {chosen.wheel_ref})")
+
+
+def _show_comparison(compared: "Comparison", form: Format) -> None:
+    from harness import conclusion, report
+
+    if form is Format.JSON:
+        print(report.as_json(compared))
+        return
+    console = report.console()
+    for table in report.comparison_tables(compared):
+        console.print(table)
+    console.print(conclusion.of_comparison(compared))
+
+
+def _show_record(place: Path, form: Format) -> None:
+    from harness import conclusion, record, report
+
+    found = record.read(place)
+    if form is Format.JSON:
+        print(report.as_json(found))
+        return
+    console = report.console()
+    for table in report.record_tables(found):
+        console.print(table)
+    console.print(conclusion.of_record(found))
+
+
+def main() -> None:
+    """Run the command line; an error for the user is one sentence and exit code 2."""
+    try:
+        app()
+    except FixcostError as error:
+        print(f"fixcost: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("fixcost: interrupted; start it again and it goes on.", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,144 @@
+"""Two commits side by side, from what asv has stored of them."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import asv_names, git, numbers, subject, verdict
+from harness.asv_names import Parameters, Stored
+from harness.cells import Cell
+from harness.errors import FixcostError
+from harness.numbers import Estimate
+from harness.verdict import Verdict
+from harness.vocabulary import Arm, Offset, Scenario
+
+_RELOAD = "reload.Reload.track_"
+_FIX_COST = "reload.FixCost.track_fix_cost"
+_CONTROL = Arm.RELOAD_UNALIGNED.value
+
+_Benchmarks = dict[str, dict[Parameters, Stored]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one commit's own code did with a cell: its arm `reload/shipped`."""
+
+    verdict: Verdict
+    ttft: Estimate | None
+    """Seconds; None where the output is wrong."""
+    recomputed_tokens: int
+    reload_bytes: int
+    control_caught: bool
+    """Whether the known corruption was seen here, or there is none to see."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell on both commits."""
+
+    cell: Cell
+    base: Side
+    fix: Side
+    fix_cost: Estimate
+    """As measured in the run of the commit with the fix."""
+    fix_costs: tuple[float, ...]
+    """The ratios behind it, one a sample."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cells that were measured on both commits, named as the user named them."""
+
+    base: str
+    fix: str
+    rows: list[Row]
+
+
+def load(conf_path: Path, base: str, fix: str) -> Comparison:
+    """Compare two commits of the subject on this machine.
+
+    Args:
+        conf_path: asv.conf.json.
+        base: a branch, tag or hash of the subject: the commit without the fix.
+        fix: the commit with it.
+
+    Raises:
+        FixcostError: a name is unknown, one of the two was not measured here, or what is stored
+            is damaged.
+    """
+    repository = subject.current(conf_path).repository
+    machine = asv_names.registered_machine()
+    measured = []
+    for name in (base, fix):
+        commit = git.commit_of(repository, name)
+        if commit is None:
+            raise FixcostError(f"{repository} has no branch, tag or commit {name}.")
+        stored = asv_names.stored(conf_path, machine, commit) if machine else {}
+        cells = _measured_cells(stored)
+        if not cells:
+            raise FixcostError(
+                f"Nothing was measured of {name} ({commit[:8]}) on this machine: "
+                f"run `asv run` or `fixcost bench` first."
+            )
+        measured.append((stored, cells))
+    (before, base_cells), (after, fix_cells) = measured
+    return Comparison(
+        base=base,
+        fix=fix,
+        rows=[_row(cell, before, after) for cell in base_cells if cell in set(fix_cells)],
+    )
+
+
+def _measured_cells(stored: _Benchmarks) -> list[Cell]:
+    """The cells of which all is stored that a row is made of."""
+    return [_cell(point) for point in stored.get(_FIX_COST, {}) if _is_complete(stored, point)]
+
+
+def _is_complete(stored: _Benchmarks, point: Parameters) -> bool:
+    told = all(
+        _is_number(stored.get(f"{_RELOAD}{metric}", {}).get((arm, *point)))
+        for metric in ("wrong_tokens", "logprob_drift", "recomputed_tokens", "reload_bytes")
+        for arm in (Arm.RELOAD_SHIPPED.value, _CONTROL)
+    )
+    return told and f"{_RELOAD}ttft" in stored and bool(stored[_FIX_COST][point].samples)
+
+
+def _is_number(kept: Stored | None) -> bool:
+    return kept is not None and kept.value is not None and not math.isnan(kept.value)
+
+
+def _cell(point: Parameters) -> Cell:
+    scenario, offset, chunks = point
+    return Cell(Scenario(str(scenario)), int(str(chunks)), Offset(str(offset)))
+
+
+def _row(cell: Cell, before: _Benchmarks, after: _Benchmarks) -> Row:
+    ratios = after[_FIX_COST][_point(cell)].samples
+    base, fix = _side(cell, before), _side(cell, after)
+    return Row(cell, base, fix, numbers.ratio(ratios), ratios)
+
+
+def _side(cell: Cell, stored: _Benchmarks) -> Side:
+    shipped = (Arm.RELOAD_SHIPPED.value, *_point(cell))
+    ttft = stored[f"{_RELOAD}ttft"][shipped]
+    wrong = _differs(stored, shipped)
+    return Side(
+        verdict=Verdict.WRONG if wrong else Verdict.EQUAL,
+        ttft=numbers.median(ttft.samples) if ttft.samples else None,
+        recomputed_tokens=round(_number(stored, "recomputed_tokens", shipped)),
+        reload_bytes=round(_number(stored, "reload_bytes", shipped)),
+        control_caught=not cell.is_exact_boundary or _differs(stored, (_CONTROL, *_point(cell))),
+    )
+
+
+def _differs(stored: _Benchmarks, point: Parameters) -> bool:
+    wrong_tokens = _number(stored, "wrong_tokens", point)
+    return verdict.is_wrong(wrong_tokens, _number(stored, "logprob_drift", point))
+
+
+def _number(stored: _Benchmarks, metric: str, point: Parameters) -> float:
+    return stored[f"{_RELOAD}{metric}"][point].value or 0.0
+
+
+def _point(cell: Cell) -> Parameters:
+    return (cell.scenario.value, cell.offset.value, cell.chunks)

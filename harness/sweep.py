@@ -1,0 +1,135 @@
+"""Run all cells of a profile in one engine and keep every sample.
+
+The record grows in `<place>.partial`, a cell at a time, and becomes `place` when it is complete:
+whatever is killed goes on where it stopped, and a finished record is replaced only by a finished
+one.
+"""
+
+import platform
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import filelock
+
+from harness import cells, engine, places, progress, protocol, provenance, record, verdict
+from harness.cells import Cell
+from harness.engine import Engine
+from harness.errors import FixcostError
+from harness.profiles import Profile
+from harness.record import CellResult, Group, Header, Record
+
+WARM_UP = 1
+"""Samples thrown away at the start of each cell: its prompt length is new to every allocator."""
+
+
+def place_of(profile: Profile, version: str) -> Path:
+    """Where the sweep of a commit or release goes by default, a place of its own a machine."""
+    return places.SWEEPS / platform.node() / version / profile.name
+
+
+def run(
+    profile: Profile, grid: Sequence[Cell], place: Path, *, seed: int, commit: str | None = None
+) -> Record:
+    """Measure every cell of `grid` that `<place>.partial` does not hold yet.
+
+    Args:
+        profile: the model, its engine and the number of samples per cell.
+        grid: the cells, in the order in which they are measured.
+        place: the folder of the finished record.
+        seed: from which every prompt and every order follows.
+        commit: the subject's commit whose Python lies over the installed vLLM, or None.
+
+    Raises:
+        FixcostError: another sweep writes there, the engine cannot be started, a prompt does not
+            fit, the disk is full, or the negative control failed. Finished cells are kept.
+    """
+    partial = place.with_name(f"{place.name}.partial")
+    with _alone(place), progress.track(len(grid), f"Sweep of {profile.name}") as step:
+        step("starting the engine", advance=0)
+        with engine.start(profile) as running:
+            extra = protocol.extra_tokens(running.chunk, profile.output_tokens)
+            cells.check_fit(grid, running.chunk, running.context, extra)
+            header = _header(profile, grid, running, seed, commit)
+            header = _resume_or_begin(partial, header)
+            for cell in grid:
+                step(cell.label, advance=0)
+                if record.read_cell(partial, cell) is None:
+                    record.write_cell(partial, _measure(running, cell, header))
+                step(cell.label)
+        record.write_header(partial, replace(header, finished=provenance.now()))
+        _publish(partial, place)
+    finished = record.read(place)
+    verdict.check_control(finished)
+    return finished
+
+
+def _measure(running: Engine, cell: Cell, header: Header) -> CellResult:
+    for index in range(header.samples, header.samples + header.warm_up):
+        protocol.take(running, cell, header.seed, index)
+    samples = [protocol.take(running, cell, header.seed, i) for i in range(header.samples)]
+    return CellResult(cell, cell.prompt_length(running.chunk), samples)
+
+
+def _header(
+    profile: Profile, grid: Sequence[Cell], running: Engine, seed: int, commit: str | None
+) -> Header:
+    return Header(
+        seed=seed,
+        samples=profile.samples,
+        warm_up=WARM_UP,
+        output_tokens=profile.output_tokens,
+        chunk=running.chunk,
+        shipped_alignment=running.shipped_alignment,
+        groups=[Group(**asdict(group)) for group in running.groups],
+        cells=list(grid),
+        provenance=provenance.collect(profile, commit),
+    )
+
+
+def _resume_or_begin(partial: Path, header: Header) -> Header:
+    """The header to go on with: the one on disk if it is of the same sweep, else the new one."""
+    found = record.read_header(partial)
+    if found is not None and _identity(found) == _identity(header):
+        return found
+    record.clear(partial)
+    record.write_header(partial, header)
+    return header
+
+
+def _identity(header: Header) -> Header:
+    """All of a header but when and under which load it was begun or finished."""
+    where = replace(header.provenance, started="", load_average=0.0)
+    return replace(header, provenance=where, finished=None)
+
+
+def _publish(partial: Path, place: Path) -> None:
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as scratch:
+            if place.exists():
+                place.rename(Path(scratch, "old"))
+            partial.rename(place)
+    except OSError as error:
+        raise FixcostError(
+            f"Cannot move {partial} to {place}: {error.strerror or error}."
+        ) from error
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Hold the lock on `place` inside the block; a killed holder leaves it free."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        held = filelock.FileLock(place.with_name(f".{place.name}.lock")).acquire(blocking=False)
+    except filelock.Timeout:
+        raise FixcostError(
+            f"Another sweep is writing {place}: wait for it or choose another place."
+        ) from None
+    except OSError as error:
+        raise FixcostError(f"Cannot write {place}: {error.strerror or error}.") from error
+    with held:
+        if place.exists() and record.read_header(place) is None:
+            raise FixcostError(f"{place} exists and is not a record: choose another place.")
+        yield
