@@ -156,6 +156,11 @@ class CommitEnvironment(environment.Environment):  # type: ignore[misc]
         return commit if commit and self.is_installed(Path(self._path), commit) else None
 
 
+def is_step(line: str) -> bool:
+    """Whether a line that asv printed says what it does now, rather than what came out."""
+    return line.startswith("[")
+
+
 # What asv has stored.
 
 

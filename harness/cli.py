@@ -23,6 +23,7 @@ app = typer.Typer(
     help="What a correctness fix in vLLM's KV offloading costs, where, and whether the output "
     "is still right.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -6,9 +6,9 @@ from harness import numbers, verdict
 from harness.cells import Cell
 from harness.comparison import Comparison
 from harness.record import Record
-from harness.units import listed, times
 from harness.verdict import Verdict
 from harness.vocabulary import Arm
+from harness.wording import listed, times
 
 Ratios = Mapping[Cell, Sequence[float]]
 

@@ -146,6 +146,7 @@ def engine_environment(profile: Profile) -> dict[str, str]:
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
+        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
     }
     if profile.model is None or Path(profile.model).is_dir():
         environment["HF_HUB_OFFLINE"] = "1"
@@ -162,6 +163,7 @@ def engine_arguments(profile: Profile) -> dict[str, object]:
     arguments: dict[str, object] = {
         "model": model_path(profile),
         "skip_tokenizer_init": True,
+        "use_tqdm_on_load": False,
         "dtype": profile.dtype,
         "mamba_cache_dtype": profile.state_dtype,
         "mamba_ssm_cache_dtype": profile.state_dtype,

@@ -23,7 +23,7 @@ def collect(profile: Profile, commit: str | None) -> Provenance:
     return Provenance(
         fixcost=metadata.version("fixcost"),
         vllm=vllm_names.installed_version() or "unknown",
-        torch=torch.__version__,
+        torch=str(torch.__version__),
         python=platform.python_version(),
         commit=commit,
         profile=profile.name,

@@ -4,13 +4,15 @@ import sys
 from collections.abc import Iterable
 
 import msgspec
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import numbers, units, verdict
+from harness import numbers, verdict, wording
 from harness.cells import Cell
 from harness.comparison import Comparison, Side
+from harness.numbers import Estimate
 from harness.record import CellResult, Provenance, Record
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Scenario
@@ -35,11 +37,12 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     tables = []
     for scenario in _scenarios(row.cell for row in comparison.rows):
         table = _table(scenario)
-        table.add_column(f"output\n{base}")
-        table.add_column(f"output\n{fix}")
-        for title in (f"recomputed\n{base}", fix, f"reloaded\n{base}", fix, f"TTFT\n{base}", fix):
-            table.add_column(title if "\n" in title else f"\n{title}", justify="right")
-        table.add_column("fix cost\n(95 % interval)", justify="right")
+        table.add_column(f"output\n\n{base}")
+        table.add_column(f"\n\n{fix}")
+        for figure in ("recomputed\ntokens", "reloaded\nKiB", "TTFT\nms"):
+            table.add_column(f"{figure}\n{base}", justify="right")
+            table.add_column(f"\n\n{fix}", justify="right")
+        _add_fix_cost(table)
         for row in comparison.rows:
             if row.cell.scenario is scenario:
                 table.add_row(
@@ -48,11 +51,11 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
                     _verdict(row.fix.verdict),
                     str(row.base.recomputed_tokens),
                     str(row.fix.recomputed_tokens),
-                    units.size(row.base.reload_bytes),
-                    units.size(row.fix.reload_bytes),
+                    _kib(row.base.reload_bytes),
+                    _kib(row.fix.reload_bytes),
                     _ttft(row.base),
                     _ttft(row.fix),
-                    units.times(row.fix_cost),
+                    *_fix_cost(row.fix_cost),
                     end_section=_ends_section(row.cell),
                 )
         tables.append(table)
@@ -64,18 +67,12 @@ def record_tables(record: Record) -> list[Table]:
     tables = []
     for scenario in _scenarios(record.cells):
         table = _table(scenario)
-        table.add_column("output\nshipped")
-        for title in (
-            "recomputed\naligned",
-            "\nunaligned",
-            "reloaded\naligned",
-            "\nunaligned",
-            "TTFT\ncold",
-            "\naligned",
-            "\nunaligned",
-            "fix cost\n(95 % interval)",
-        ):
-            table.add_column(title, justify="right")
+        table.add_column("output\n\nshipped")
+        for figure in ("recomputed\ntokens", "reloaded\nKiB", "TTFT\nms"):
+            table.add_column(f"{figure}\naligned", justify="right")
+            table.add_column("\n\nunaligned", justify="right")
+        table.add_column("TTFT\nms\ncold", justify="right")
+        _add_fix_cost(table)
         for cell, result in record.cells.items():
             if cell.scenario is scenario:
                 table.add_row(
@@ -95,15 +92,15 @@ def _record_row(result: CellResult, origin: Provenance) -> list[str | Text]:
     def ttft(arm: Arm) -> str:
         if verdict.judge(result, arm, origin) is Verdict.WRONG:
             return "wrong"
-        return units.seconds(figure(arm, "ttft"))
+        return _ms(figure(arm, "ttft"))
 
     return [
         _prompt(result.cell),
         _verdict(verdict.judge(result, Arm.RELOAD_SHIPPED, origin)),
         *(f"{figure(arm, 'recomputed_tokens'):.0f}" for arm in both),
-        *(units.size(figure(arm, "reload_bytes")) for arm in both),
-        *(ttft(arm) for arm in (Arm.COLD, *both)),
-        units.times(numbers.fix_cost(result)),
+        *(_kib(figure(arm, "reload_bytes")) for arm in both),
+        *(ttft(arm) for arm in (*both, Arm.COLD)),
+        *_fix_cost(numbers.fix_cost(result)),
     ]
 
 
@@ -112,9 +109,31 @@ def _scenarios(cells: Iterable[Cell]) -> list[Scenario]:
 
 
 def _table(scenario: Scenario) -> Table:
-    table = Table(title=f"Scenario {scenario}", title_justify="left")
-    table.add_column("prompt\n(chunks)", no_wrap=True)
+    table = Table(
+        title=f"Scenario {scenario}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("prompt\nchunks", no_wrap=True)
     return table
+
+
+def _add_fix_cost(table: Table) -> None:
+    table.add_column("fix\ncost\n", justify="right", no_wrap=True)
+    table.add_column("95 %\ninterval\n", no_wrap=True)
+
+
+def _fix_cost(cost: Estimate) -> tuple[str, str]:
+    return f"{cost.value:.2f}x", wording.interval(cost)
+
+
+def _kib(size: float) -> str:
+    return f"{size / 1024:.0f}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f}"
 
 
 def _prompt(cell: Cell) -> str:
@@ -126,7 +145,7 @@ def _verdict(outcome: Verdict) -> Text:
 
 
 def _ttft(side: Side) -> str:
-    return "wrong" if side.ttft is None else units.seconds(side.ttft.value)
+    return "wrong" if side.ttft is None else _ms(side.ttft.value)
 
 
 def _ends_section(cell: Cell) -> bool:

@@ -213,3 +213,61 @@ def connector_with_stored_prompt(tokens_per_block: int, chunks: int) -> tuple[An
     connector.manager.prepare_store(keys, state.req_context)
     connector.manager.complete_store(keys, state.req_context, True)
     return connector, prompt
+
+
+# The CPU plugin: what it replaces and what it is made of.
+
+_KERNELS = ("causal_conv1d_fn", "causal_conv1d_update", "mamba_chunk_scan_combined_varlen")
+_originals: dict[str, Any] = {}
+
+
+def runs_on_cpu() -> bool:
+    """Whether vLLM's platform is the CPU."""
+    is_cpu: bool = lookup("vllm.platforms", "current_platform", "is_cpu")()
+    return is_cpu
+
+
+def mamba2_mixer() -> Any:
+    """The module of the Mamba-2 layer, which holds its kernels by name."""
+    mixer = "vllm.model_executor.layers.mamba.mamba_mixer2"
+    for name in _KERNELS:
+        _originals.setdefault(name, lookup(mixer, name))
+    return importlib.import_module(mixer)
+
+
+def replace_kernel(mixer: Any, kernel: Any) -> None:
+    """Let the layer call `kernel` where it called vLLM's kernel of the same name."""
+    setattr(mixer, kernel.__name__, kernel)
+
+
+def original_kernel(name: str) -> Any:
+    """vLLM's own kernel of this name, as it was before it was replaced."""
+    return _originals[name]
+
+
+def scan_operator() -> Any:
+    """The compiled Mamba-2 scan of the CPU build."""
+    return lookup("vllm._custom_ops", "mamba_chunk_scan_fwd_cpu")
+
+
+def weight_dispatch() -> tuple[Any, str]:
+    """The module and the name of the function that prepares a layer's weight on the CPU."""
+    utilities, name = "vllm.model_executor.layers.utils", "dispatch_cpu_unquantized_gemm"
+    lookup(utilities, name)
+    return importlib.import_module(utilities), name
+
+
+def offloading_classes() -> tuple[Any, Any, Any]:
+    """`CPUOffloadingSpec`, `OffloadingWorker` and `TransferResult`."""
+    return (
+        lookup("vllm.v1.kv_offload.cpu.spec", "CPUOffloadingSpec"),
+        lookup("vllm.v1.kv_offload.base", "OffloadingWorker"),
+        lookup("vllm.v1.kv_offload.base", "TransferResult"),
+    )
+
+
+def host_chunks(spec: Any) -> int:
+    """How many chunks the host memory of an offloading spec holds (`num_blocks` until 0.29)."""
+    if hasattr(spec, "num_chunks"):
+        return int(spec.num_chunks)
+    return int(descend(spec, "CPUOffloadingSpec", "num_blocks"))

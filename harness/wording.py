@@ -1,0 +1,20 @@
+"""Figures and lists in words."""
+
+from harness.numbers import Estimate
+
+
+def interval(estimate: Estimate) -> str:
+    """The 95 % interval of a ratio: "2.05 to 2.20", or how many samples were too few for one."""
+    if estimate.low == 0:
+        return f"{estimate.count} samples"
+    return f"{estimate.low:.2f} to {estimate.high:.2f}"
+
+
+def times(estimate: Estimate) -> str:
+    """A ratio and its 95 % interval: "2.13x (2.05 to 2.20)"."""
+    return f"{estimate.value:.2f}x ({interval(estimate)})"
+
+
+def listed(words: list[str]) -> str:
+    """ "2, 3 and 4" """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

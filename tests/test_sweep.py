@@ -1,0 +1,246 @@
+"""The table of the bug, on the real engine, and what a sweep does when it is disturbed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import filelock
+import pytest
+import sweep_table
+
+from harness import cells, numbers, record, sweep, verdict
+from harness.cells import Cell
+from harness.errors import FixcostError
+from harness.profiles import PROFILES
+from harness.record import Record
+from harness.vocabulary import Arm, Offset, Scenario
+
+TINY = replace(PROFILES["cpu-tiny"], samples=1)
+TWO_CELLS = [Cell(Scenario.REPEAT, 2, Offset.EXACT), Cell(Scenario.REPEAT, 2, Offset.ONE_ABOVE)]
+
+
+def test_table_of_the_fixed_release(shipped_record: Record) -> None:
+    assert len(shipped_record.cells) == 2 * 4 * 4
+    sweep_table.check(shipped_record, shipped=Arm.RELOAD_ALIGNED)
+
+
+def test_tokens_are_wrong_too_at_exact_boundaries(shipped_record: Record) -> None:
+    wrong = [
+        sample.arms[Arm.RELOAD_UNALIGNED]
+        for cell, result in shipped_record.cells.items()
+        if cell.is_exact_boundary
+        for sample in result.samples
+    ]
+    assert wrong
+    assert all(arm.wrong_tokens > 0 and arm.first_wrong is not None for arm in wrong)
+
+
+def test_recomputing_a_chunk_dominates_at_two_chunks(shipped_record: Record) -> None:
+    cost = numbers.fix_cost(shipped_record.cells[Cell(Scenario.REPEAT, 2, Offset.EXACT)])
+    assert cost.value > 1.5
+
+
+def test_reload_arms_come_in_every_order(shipped_record: Record) -> None:
+    orders = {s.order for result in shipped_record.cells.values() for s in result.samples}
+    assert len(orders) == 6
+
+
+def test_record_says_where_it_came_from(shipped_record: Record) -> None:
+    origin = shipped_record.header.provenance
+    assert origin.vllm == "0.28.0"
+    assert origin.commit is None
+    assert origin.state_dtype == "float32"
+    assert origin.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert shipped_record.header.finished is not None
+
+
+def test_same_seed_gives_the_same_prompts_and_another_seed_others(tmp_path: Path) -> None:
+    script = """
+import sys
+from dataclasses import replace
+from harness import engine, protocol
+from harness.cells import Cell
+from harness.profiles import PROFILES
+from harness.vocabulary import Arm, Offset, Scenario
+cell = Cell(Scenario.REPEAT, 2, Offset.EXACT)
+with engine.start(replace(PROFILES["cpu-tiny"])) as running:
+    for seed, index in ((1, 0), (1, 0), (2, 0), (1, 1)):
+        print(protocol.take(running, cell, seed, index).arms[Arm.RELOAD_UNALIGNED].logprob_drift)
+"""
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    first, again, other_seed, other_index = map(float, printed.stdout.split()[-4:])
+    assert first == pytest.approx(again, rel=1e-3)
+    assert first != pytest.approx(other_seed, rel=1e-3)
+    assert first != pytest.approx(other_index, rel=1e-3)
+
+
+def start_sweep(place: Path, *arguments: str) -> "subprocess.Popen[str]":
+    entry = "from harness.cli import main; main()"
+    command = [sys.executable, "-c", entry, "sweep", "--out", str(place), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_cells(partial: Path, count: int, running: "subprocess.Popen[str]") -> list[Path]:
+    while len(found := sorted((partial / "cells").glob("*.json"))) < count:
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_killed_sweep_resumes_and_keeps_what_it_had(tmp_path: Path, sent: signal.Signals) -> None:
+    place = tmp_path / "kept"
+    arguments = ("--chunks", "2", "--samples", "2")
+    killed = start_sweep(place, *arguments)
+    wait_for_cells(tmp_path / "kept.partial", 2, killed)
+    killed.send_signal(sent)
+    _, errors = killed.communicate()
+    assert not place.exists()
+    if sent is signal.SIGINT:
+        assert killed.returncode == 130
+        assert "Traceback" not in errors
+    kept = {
+        path.name: path.stat().st_mtime_ns
+        for path in (tmp_path / "kept.partial" / "cells").glob("*.json")
+    }
+    assert len(kept) >= 2
+
+    again = start_sweep(place, *arguments)
+    printed, errors = again.communicate()
+    assert again.returncode == 0, errors
+    after = {path.name: path.stat().st_mtime_ns for path in (place / "cells").iterdir()}
+    assert len(after) == 8
+    assert {name: after[name] for name in kept} == kept
+    assert not (tmp_path / "kept.partial").exists()
+    assert "WRONG" not in printed and "caught at every exact boundary" in printed
+
+
+def test_other_seed_does_not_resume(tmp_path: Path, shipped_record: Record) -> None:
+    partial = tmp_path / "partial"
+    record.write_header(partial, replace(shipped_record.header, finished=None))
+    for result in shipped_record.cells.values():
+        record.write_cell(partial, result)
+    same = replace(
+        shipped_record.header,
+        finished=None,
+        provenance=replace(shipped_record.header.provenance, started="later", load_average=9.0),
+    )
+    assert sweep._resume_or_begin(partial, same) == replace(shipped_record.header, finished=None)
+    assert len(record.read(partial).cells) == 32
+    other = replace(same, seed=same.seed + 1)
+    assert sweep._resume_or_begin(partial, other) == other
+    assert record.read(partial).cells == {}
+
+
+def test_two_sweeps_cannot_write_the_same_place(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    with (
+        filelock.FileLock(tmp_path / ".place.lock"),
+        pytest.raises(FixcostError, match="Another sweep is writing"),
+    ):
+        sweep.run(TINY, TWO_CELLS, place, seed=0)
+    assert not place.exists()
+
+
+def test_place_with_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "thesis.tex").write_text("years of work")
+    with pytest.raises(FixcostError, match="is not a record"):
+        sweep.run(TINY, TWO_CELLS, tmp_path / "place", seed=0)
+    assert (tmp_path / "place" / "thesis.tex").read_text() == "years of work"
+
+
+def corrupt(result: Record, cell: Cell, **changes: object) -> Record:
+    """The record with the unaligned arm of one sample of `cell` changed."""
+    found = result.cells[cell]
+    first, *others = found.samples
+    arms = dict(first.arms)
+    arms[Arm.RELOAD_UNALIGNED] = replace(arms[Arm.RELOAD_UNALIGNED], **changes)  # type: ignore[arg-type]
+    changed = replace(found, samples=[replace(first, arms=arms), *others])
+    return replace(result, cells={**result.cells, cell: changed})
+
+
+def test_control_that_is_missed_once_fails_the_run(shipped_record: Record) -> None:
+    verdict.check_control(shipped_record)
+    cell = Cell(Scenario.EXTENDED, 4, Offset.EXACT)
+    blind = corrupt(shipped_record, cell, wrong_tokens=0, logprob_drift=1e-6)
+    with pytest.raises(FixcostError, match=r"unseen in 1 of 24 samples.*extended, 4 chunks"):
+        verdict.check_control(blind)
+    drift_alone = corrupt(shipped_record, cell, wrong_tokens=0, logprob_drift=0.004)
+    verdict.check_control(drift_alone)
+
+
+def test_sweep_without_a_boundary_cannot_see_the_bug(shipped_record: Record) -> None:
+    cells_left = {c: r for c, r in shipped_record.cells.items() if not c.is_exact_boundary}
+    with pytest.raises(FixcostError, match="at least 2 chunks"):
+        verdict.check_control(replace(shipped_record, cells=cells_left))
+
+
+def test_one_chunk_never_hits_at_the_boundary(tmp_path: Path) -> None:
+    place = tmp_path / "one"
+    profile = replace(TINY, samples=2)
+    grid = [*cells.grid([1]), TWO_CELLS[0]]
+    swept = sweep.run(profile, grid, place, seed=3)
+    sweep_table.check(swept, shipped=Arm.RELOAD_ALIGNED)
+    at_one = swept.cells[Cell(Scenario.REPEAT, 1, Offset.EXACT)].samples[0].arms
+    assert {arm: at_one[arm].cached_tokens for arm in at_one if arm is not Arm.GPU_HIT} == {
+        arm: 0 for arm in at_one if arm is not Arm.GPU_HIT
+    }
+
+
+def test_damaged_cell_is_named_and_nothing_is_lost(tmp_path: Path, shipped_record: Record) -> None:
+    record.write_header(tmp_path, shipped_record.header)
+    for result in shipped_record.cells.values():
+        record.write_cell(tmp_path, result)
+    damaged = tmp_path / "cells" / "repeat_2_0.json"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    with pytest.raises(FixcostError, match=r"repeat_2_0\.json is damaged"):
+        record.read(tmp_path)
+    assert len(list((tmp_path / "cells").iterdir())) == 32
+    damaged.unlink()
+    assert len(record.read(tmp_path).cells) == 31
+
+
+def test_record_survives_the_disk(tmp_path: Path, shipped_record: Record) -> None:
+    record.write_header(tmp_path, shipped_record.header)
+    for result in shipped_record.cells.values():
+        record.write_cell(tmp_path, result)
+    assert record.read(tmp_path) == shipped_record
+    as_written = json.loads((tmp_path / "cells" / "repeat_2_0.json").read_text())
+    assert as_written["samples"][0]["arms"]["reload/aligned"]["cached_tokens"] == 128
+
+
+def test_record_of_another_schema_is_refused(tmp_path: Path, shipped_record: Record) -> None:
+    record.write_header(tmp_path, replace(shipped_record.header, schema=99))
+    with pytest.raises(FixcostError, match="schema 99"):
+        record.read(tmp_path)
+
+
+def test_full_disk_leaves_the_finished_cells(tmp_path: Path) -> None:
+    """A real full disk: a file system of 64 KiB, where mounting one is allowed."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "fixcost-test", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system is not allowed here")
+    try:
+        with pytest.raises(FixcostError, match="No space left"):
+            sweep.run(replace(TINY, samples=4), cells.grid([2, 3]), disk / "place", seed=0)
+        kept = record.read(disk / "place.partial")
+        assert 0 < len(kept.cells) < 16
+        assert not (disk / "place").exists()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    shutil.rmtree(disk)
