@@ -158,7 +158,7 @@ class CommitEnvironment(environment.Environment):  # type: ignore[misc]
 
 def is_step(line: str) -> bool:
     """Whether a line that asv printed says what it does now, rather than what came out."""
-    return line.startswith("[")
+    return line.startswith("[") and "===" not in line and "For parameters" not in line
 
 
 # What asv has stored.

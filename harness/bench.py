@@ -38,6 +38,7 @@ def run(conf_path: Path, log: Path) -> Comparison:
         FixcostError: asv stopped, or measured nothing on one of the branches.
     """
     chosen = prepare(conf_path)
+    print("asv measures both branches; where an output is wrong, its times count as failed.")
     arguments = ("run", "--bench", RELOAD_BENCHMARKS, "--record-samples", "--show-stderr")
     _logged(*arguments, folder=conf_path.parent, log=log)
     return comparison.load(conf_path, chosen.base, chosen.fix)

@@ -38,11 +38,9 @@ class Cell:
 
 def grid(chunks: Iterable[int]) -> list[Cell]:
     """All cells over `chunks`, every offset and both scenarios, in a fixed order."""
+    lengths = sorted(set(chunks))
     return [
-        Cell(scenario, k, offset)
-        for scenario in Scenario
-        for k in sorted(set(chunks))
-        for offset in Offset
+        Cell(scenario, k, offset) for scenario in Scenario for k in lengths for offset in Offset
     ]
 
 

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import asv_names, git, numbers, subject, verdict
+from harness import asv_names, estimate, git, subject, verdict
 from harness.asv_names import Parameters, Stored
-from harness.cells import Cell
+from harness.cells import Cell, grid
 from harness.errors import FixcostError
-from harness.numbers import Estimate
+from harness.estimate import Estimate
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Offset, Scenario
 
@@ -91,7 +91,8 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
 
 def _measured_cells(stored: _Benchmarks) -> list[Cell]:
     """The cells of which all is stored that a row is made of."""
-    return [_cell(point) for point in stored.get(_FIX_COST, {}) if _is_complete(stored, point)]
+    complete = {_cell(point) for point in stored.get(_FIX_COST, {}) if _is_complete(stored, point)}
+    return [cell for cell in grid(cell.chunks for cell in complete) if cell in complete]
 
 
 def _is_complete(stored: _Benchmarks, point: Parameters) -> bool:
@@ -115,7 +116,7 @@ def _cell(point: Parameters) -> Cell:
 def _row(cell: Cell, before: _Benchmarks, after: _Benchmarks) -> Row:
     ratios = after[_FIX_COST][_point(cell)].samples
     base, fix = _side(cell, before), _side(cell, after)
-    return Row(cell, base, fix, numbers.ratio(ratios), ratios)
+    return Row(cell, base, fix, estimate.ratio(ratios), ratios)
 
 
 def _side(cell: Cell, stored: _Benchmarks) -> Side:
@@ -124,7 +125,7 @@ def _side(cell: Cell, stored: _Benchmarks) -> Side:
     wrong = _differs(stored, shipped)
     return Side(
         verdict=Verdict.WRONG if wrong else Verdict.EQUAL,
-        ttft=numbers.median(ttft.samples) if ttft.samples else None,
+        ttft=estimate.median(ttft.samples) if ttft.samples else None,
         recomputed_tokens=round(_number(stored, "recomputed_tokens", shipped)),
         reload_bytes=round(_number(stored, "reload_bytes", shipped)),
         control_caught=not cell.is_exact_boundary or _differs(stored, (_CONTROL, *_point(cell))),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from harness import numbers, verdict
+from harness import estimate, numbers, verdict
 from harness.cells import Cell
 from harness.comparison import Comparison
 from harness.record import Record
@@ -79,7 +79,7 @@ def _cost(ratios: Ratios) -> str:
     sentences = []
     if at:
         by_chunks = {
-            k: numbers.pooled(drawn for cell, drawn in at.items() if cell.chunks == k)
+            k: estimate.pooled(drawn for cell, drawn in at.items() if cell.chunks == k)
             for k in sorted({cell.chunks for cell in at})
         }
         each = listed([f"{times(cost)} at {k} chunks" for k, cost in by_chunks.items()])
@@ -88,7 +88,7 @@ def _cost(ratios: Ratios) -> str:
             f"answer, {each}."
         )
     if elsewhere:
-        cost = numbers.pooled(elsewhere)
+        cost = estimate.pooled(elsewhere)
         seen = "no change is seen" if cost.low <= 1 <= cost.high else "the ratio is"
         sentences.append(f"Elsewhere {seen}: {times(cost)}.")
     return " ".join(sentences)

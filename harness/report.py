@@ -9,16 +9,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import numbers, verdict, wording
+from harness import estimate, numbers, verdict, wording
 from harness.cells import Cell
 from harness.comparison import Comparison, Side
-from harness.numbers import Estimate
+from harness.estimate import Estimate
 from harness.record import CellResult, Provenance, Record
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Scenario
 
 _STYLES = {Verdict.EQUAL: "green", Verdict.WRONG: "bold red", Verdict.CANNOT_TELL: "yellow"}
-_PLAIN_WIDTH = 110
+_PLAIN_WIDTH = 120
+_NAME_WIDTH = 12
 
 
 def console() -> Console:
@@ -33,15 +34,15 @@ def as_json(value: object) -> str:
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """A table for each scenario: what the code of either commit did, one row a prompt length."""
-    base, fix = comparison.base, comparison.fix
+    base, fix = _shortened(comparison.base), _shortened(comparison.fix)
     tables = []
     for scenario in _scenarios(row.cell for row in comparison.rows):
         table = _table(scenario)
-        table.add_column(f"output\n\n{base}")
-        table.add_column(f"\n\n{fix}")
+        table.add_column(f"output\n\n{base}", no_wrap=True)
+        table.add_column(f"\n\n{fix}", no_wrap=True)
         for figure in ("recomputed\ntokens", "reloaded\nKiB", "TTFT\nms"):
-            table.add_column(f"{figure}\n{base}", justify="right")
-            table.add_column(f"\n\n{fix}", justify="right")
+            table.add_column(f"{figure}\n{base}", justify="right", no_wrap=True)
+            table.add_column(f"\n\n{fix}", justify="right", no_wrap=True)
         _add_fix_cost(table)
         for row in comparison.rows:
             if row.cell.scenario is scenario:
@@ -67,11 +68,11 @@ def record_tables(record: Record) -> list[Table]:
     tables = []
     for scenario in _scenarios(record.cells):
         table = _table(scenario)
-        table.add_column("output\n\nshipped")
+        table.add_column("output\n\nshipped", no_wrap=True)
         for figure in ("recomputed\ntokens", "reloaded\nKiB", "TTFT\nms"):
-            table.add_column(f"{figure}\naligned", justify="right")
-            table.add_column("\n\nunaligned", justify="right")
-        table.add_column("TTFT\nms\ncold", justify="right")
+            table.add_column(f"{figure}\naligned", justify="right", no_wrap=True)
+            table.add_column("\n\nunaligned", justify="right", no_wrap=True)
+        table.add_column("TTFT\nms\ncold", justify="right", no_wrap=True)
         _add_fix_cost(table)
         for cell, result in record.cells.items():
             if cell.scenario is scenario:
@@ -87,7 +88,7 @@ def _record_row(result: CellResult, origin: Provenance) -> list[str | Text]:
     both = (Arm.RELOAD_ALIGNED, Arm.RELOAD_UNALIGNED)
 
     def figure(arm: Arm, metric: str) -> float:
-        return numbers.median(numbers.values(result, arm, metric)).value
+        return estimate.median(numbers.values(result, arm, metric)).value
 
     def ttft(arm: Arm) -> str:
         if verdict.judge(result, arm, origin) is Verdict.WRONG:
@@ -100,7 +101,7 @@ def _record_row(result: CellResult, origin: Provenance) -> list[str | Text]:
         *(f"{figure(arm, 'recomputed_tokens'):.0f}" for arm in both),
         *(_kib(figure(arm, "reload_bytes")) for arm in both),
         *(ttft(arm) for arm in (*both, Arm.COLD)),
-        *_fix_cost(numbers.fix_cost(result)),
+        *_fix_cost(estimate.ratio(numbers.fix_costs(result))),
     ]
 
 
@@ -134,6 +135,10 @@ def _kib(size: float) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.1f}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 3]}..."
 
 
 def _prompt(cell: Cell) -> str:

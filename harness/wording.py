@@ -1,6 +1,6 @@
 """Figures and lists in words."""
 
-from harness.numbers import Estimate
+from harness.estimate import Estimate
 
 
 def interval(estimate: Estimate) -> str:

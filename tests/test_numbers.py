@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from harness import numbers, wording
+from harness import estimate, wording
 from harness.cells import Cell, check_fit, grid
 from harness.errors import FixcostError
-from harness.numbers import Estimate
+from harness.estimate import Estimate
 from harness.vocabulary import Offset, Scenario
 
 
 def test_grid_has_every_cell_once_in_a_fixed_order() -> None:
-    cells = grid([8, 2, 2])
+    cells = grid(k for k in (8, 2, 2))
     assert len(cells) == len(set(cells)) == 2 * 2 * 4
     assert [cell.key for cell in cells[:5]] == [
         "repeat_2_-1",
@@ -43,26 +43,26 @@ def test_prompt_that_does_not_fit_is_refused_with_the_sizes() -> None:
 
 def test_interval_of_the_median_is_that_of_the_sign_test() -> None:
     """Ten samples: the 2nd and the 9th smallest enclose the median with 97.9 %."""
-    estimate = numbers.median([5, 3, 9, 1, 7, 2, 8, 10, 6, 4])
-    assert estimate == Estimate(value=5.5, low=2, high=9, count=10)
+    found = estimate.median([5, 3, 9, 1, 7, 2, 8, 10, 6, 4])
+    assert found == Estimate(value=5.5, low=2, high=9, count=10)
 
 
 def test_five_samples_bound_nothing() -> None:
-    estimate = numbers.ratio([2.0, 2.0, 2.0, 2.0, 2.0])
-    assert estimate == Estimate(value=pytest.approx(2.0), low=0.0, high=math.inf, count=5)
-    assert wording.times(estimate) == "2.00x (5 samples)"
+    found = estimate.ratio([2.0, 2.0, 2.0, 2.0, 2.0])
+    assert found == Estimate(value=pytest.approx(2.0), low=0.0, high=math.inf, count=5)
+    assert wording.times(found) == "2.00x (5 samples)"
 
 
 def test_interval_covers_the_median_as_often_as_it_says() -> None:
     """At least 95 % of 400 runs of ten heavy-tailed samples, whose true median is 0."""
     generator = np.random.default_rng(7)
     runs = generator.standard_t(2, size=(400, 10))
-    covered = [numbers.median(run).low <= 0 <= numbers.median(run).high for run in runs.tolist()]
+    covered = [estimate.median(run).low <= 0 <= estimate.median(run).high for run in runs.tolist()]
     assert np.mean(covered) >= 0.95
 
 
 def test_ratio_is_symmetric() -> None:
-    up, down = numbers.ratio([2.0, 4.0]), numbers.ratio([0.5, 0.25])
+    up, down = estimate.ratio([2.0, 4.0]), estimate.ratio([0.5, 0.25])
     assert up.value == pytest.approx(math.sqrt(8))
     assert down.value == pytest.approx(1 / math.sqrt(8))
 
