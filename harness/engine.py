@@ -96,10 +96,13 @@ class Engine:
         """The tokens to which the code under test rounds the hit window; None if it does not."""
         return self._shipped
 
-    def serve(self, prompt: Sequence[int]) -> Serving:
-        """Serve one prompt greedily and say what came and what it took."""
+    def serve(self, prompt: Sequence[int], tokens: int | None = None) -> Serving:
+        """Serve one prompt greedily and say what came and what it took.
+
+        `tokens` is the length of the output, by default the profile's.
+        """
         before_bytes, before_time = _counters()
-        output = self._generate(prompt, self._output_tokens)
+        output = self._generate(prompt, tokens or self._output_tokens)
         after_bytes, after_time = _counters()
         return Serving(
             tokens=tuple(output.outputs[0].token_ids),

@@ -1,5 +1,7 @@
 """How one sample is taken: one fresh random prompt through all arms of its cell."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,49 +21,67 @@ def extra_tokens(chunk: int, output_tokens: int) -> int:
     return _extension(chunk) + output_tokens
 
 
+@dataclass(frozen=True)
+class Draw:
+    """What is random about a sample; it follows from the seed, the cell and the index alone."""
+
+    prompt: list[int]
+    """Token ids."""
+    longer: list[int]
+    """The prompt and what the earlier request of `extended` has beyond it."""
+    order: tuple[Arm, ...]
+    """The reload arms in the order in which they are served."""
+
+
+def draw(engine: Engine, cell: Cell, seed: int, index: int) -> Draw:
+    """Draw the sample with this index of a cell."""
+    generator = np.random.default_rng([seed, *cell.key.encode(), index])
+    length = cell.prompt_length(engine.chunk)
+    longer = generator.integers(
+        FIRST_TOKEN_ID, engine.vocabulary, length + _extension(engine.chunk)
+    ).tolist()
+    order = tuple(Arm(arm) for arm in generator.permutation(list(RELOAD_ARMS)))
+    return Draw(prompt=longer[:length], longer=longer, order=order)
+
+
+def serve_before(engine: Engine, cell: Cell, drawn: Draw) -> Serving:
+    """Bring device and host to the state that the cell's scenario starts from.
+
+    Returns what the cold arm gave, which is served on the way.
+    """
+    engine.evict(host=True)
+    cold = engine.serve(drawn.prompt)
+    if cell.scenario is Scenario.EXTENDED:
+        engine.evict(host=True)
+        engine.serve(drawn.longer)
+    engine.settle()
+    return cold
+
+
 def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
     """Take the sample with this index of a cell.
 
-    The prompt, its extension and the order of the reload arms follow from `seed`, the cell and
-    `index`. Nothing is in flight when a timed request starts, and every reload arm starts from
-    an empty device cache and the same host memory.
+    Nothing is in flight when a timed request starts, and every reload arm starts from an empty
+    device cache and the same host memory.
     """
-    generator = np.random.default_rng([seed, *cell.key.encode(), index])
-    length = cell.prompt_length(engine.chunk)
-    ids = generator.integers(
-        FIRST_TOKEN_ID, engine.vocabulary, length + _extension(engine.chunk)
-    ).tolist()
-    prompt, longer = ids[:length], ids
-    order = [Arm(arm) for arm in generator.permutation(list(RELOAD_ARMS))]
+    drawn = draw(engine, cell, seed, index)
     load = hardware.load_average()
-
-    engine.evict(host=True)
-    served = {Arm.COLD: engine.serve(prompt)}
-    if cell.scenario is Scenario.EXTENDED:
-        engine.evict(host=True)
-        engine.serve(longer)
-    engine.settle()
-    served[Arm.GPU_HIT] = engine.serve(prompt)
-    for arm in order:
+    cold = serve_before(engine, cell, drawn)
+    served = {Arm.COLD: cold, Arm.GPU_HIT: engine.serve(drawn.prompt)}
+    for arm in drawn.order:
         engine.evict()
         with engine.alignment(RELOAD_ARMS[arm]):
-            served[arm] = engine.serve(prompt)
-
-    cold = served[Arm.COLD]
+            served[arm] = engine.serve(drawn.prompt)
     return Sample(
         index=index,
-        order=tuple(order),
+        order=drawn.order,
         load_average=load,
-        arms={arm: _compare(served[arm], cold, length) for arm in Arm},
+        arms={arm: compare(served[arm], cold, len(drawn.prompt)) for arm in Arm},
     )
 
 
-def _extension(chunk: int) -> int:
-    """How much longer the earlier prompt of `extended` is; 1 token and a chunk behave alike."""
-    return chunk // 2
-
-
-def _compare(serving: Serving, cold: Serving, prompt_length: int) -> ArmResult:
+def compare(serving: Serving, cold: Serving, prompt_length: int) -> ArmResult:
+    """What an arm gave, beside the cold arm of the same prompt."""
     differs = [a != b for a, b in zip(serving.tokens, cold.tokens, strict=True)]
     return ArmResult(
         ttft=serving.ttft,
@@ -73,6 +93,11 @@ def _compare(serving: Serving, cold: Serving, prompt_length: int) -> ArmResult:
         first_wrong=differs.index(True) if any(differs) else None,
         logprob_drift=_drift(serving.logprobs, cold.logprobs),
     )
+
+
+def _extension(chunk: int) -> int:
+    """How much longer the earlier prompt of `extended` is; 1 token and a chunk behave alike."""
+    return chunk // 2
 
 
 def _drift(logprobs: NDArray[np.float32], cold: NDArray[np.float32]) -> float:

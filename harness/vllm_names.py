@@ -6,6 +6,7 @@ raises `FixcostError` with the versions that fixcost is known to work with. This
 """
 
 import importlib
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -217,7 +218,6 @@ def connector_with_stored_prompt(tokens_per_block: int, chunks: int) -> tuple[An
 
 # The CPU plugin: what it replaces and what it is made of.
 
-_KERNELS = ("causal_conv1d_fn", "causal_conv1d_update", "mamba_chunk_scan_combined_varlen")
 _originals: dict[str, Any] = {}
 
 
@@ -227,17 +227,17 @@ def runs_on_cpu() -> bool:
     return is_cpu
 
 
-def mamba2_mixer() -> Any:
-    """The module of the Mamba-2 layer, which holds its kernels by name."""
+def replace_mamba2_kernels(*kernels: Callable[..., Any]) -> None:
+    """Let the Mamba-2 layer call these where it calls vLLM's kernels of the same names.
+
+    Raises:
+        FixcostError: the layer has no kernel of one of the names; nothing is replaced then.
+    """
     mixer = "vllm.model_executor.layers.mamba.mamba_mixer2"
-    for name in _KERNELS:
-        _originals.setdefault(name, lookup(mixer, name))
-    return importlib.import_module(mixer)
-
-
-def replace_kernel(mixer: Any, kernel: Any) -> None:
-    """Let the layer call `kernel` where it called vLLM's kernel of the same name."""
-    setattr(mixer, kernel.__name__, kernel)
+    for kernel in kernels:
+        _originals.setdefault(kernel.__name__, lookup(mixer, kernel.__name__))
+    for kernel in kernels:
+        setattr(importlib.import_module(mixer), kernel.__name__, kernel)
 
 
 def original_kernel(name: str) -> Any:

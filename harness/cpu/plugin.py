@@ -15,10 +15,14 @@ def register() -> None:
     """
     if not vllm_names.runs_on_cpu():
         return
-    from harness.cpu import conv, scan
+    from harness.cpu.conv import causal_conv1d_fn, causal_conv1d_update
+    from harness.cpu.scan import mamba_chunk_scan_combined_varlen
+    from harness.cpu.update import selective_state_update
 
-    mixer = vllm_names.mamba2_mixer()
-    for kernel in (conv.causal_conv1d_fn, conv.causal_conv1d_update):
-        vllm_names.replace_kernel(mixer, kernel)
-    vllm_names.replace_kernel(mixer, scan.mamba_chunk_scan_combined_varlen)
+    vllm_names.replace_mamba2_kernels(
+        causal_conv1d_fn,
+        causal_conv1d_update,
+        mamba_chunk_scan_combined_varlen,
+        selective_state_update,
+    )
     packing.guard()
