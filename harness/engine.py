@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from harness import hardware, profiles, vllm_names
 from harness.errors import FixcostError
@@ -25,6 +27,7 @@ NOT_INSTALLED = (
 )
 LOAD_BYTES = "vllm:kv_offload_load_bytes_total"
 LOAD_TIME = "vllm:kv_offload_load_time_total"
+STORE_BYTES = "vllm:kv_offload_store_bytes_total"
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Engine:
         self.chunk = common_chunk(vllm_names.chunk_sizes(self._connector))
         self.vocabulary: int = llm.model_config.get_vocab_size()
         self.context: int = llm.model_config.max_model_len
-        self._first_logits: Any = None
+        self._logits: deque[Any] = deque()
         self._tap_logits()
 
     @property
@@ -101,17 +104,21 @@ class Engine:
 
         `tokens` is the length of the output, by default the profile's.
         """
-        before_bytes, before_time = _counters()
+        before = _counters()
         output = self._generate(prompt, tokens or self._output_tokens)
-        after_bytes, after_time = _counters()
+        after = _counters()
         return Serving(
             tokens=tuple(output.outputs[0].token_ids),
-            logprobs=self._first_logits.log_softmax(dim=-1).cpu().numpy(),
+            logprobs=self._logits[0].log_softmax(dim=-1).cpu().numpy(),
             cached_tokens=output.num_cached_tokens,
             ttft=output.metrics.first_token_latency,
-            reload_bytes=round(after_bytes - before_bytes),
-            reload_time=after_time - before_time,
+            reload_bytes=round(after[LOAD_BYTES] - before[LOAD_BYTES]),
+            reload_time=after[LOAD_TIME] - before[LOAD_TIME],
         )
+
+    def stored_bytes(self) -> int:
+        """Bytes stored in host memory since this process started."""
+        return round(_counters()[STORE_BYTES])
 
     def settle(self) -> None:
         """Wait until no store or load is in flight.
@@ -171,11 +178,13 @@ class Engine:
             max_tokens=tokens, temperature=0.0, ignore_eos=True, detokenize=False
         )
         request = TokensPrompt(prompt_token_ids=list(prompt))
-        self._first_logits = None
+        # A prefill may take several steps, each with logits of its own: the first output token
+        # comes from the last of them, which is as many steps from the end as there are tokens.
+        self._logits = deque(maxlen=tokens)
         return self._llm.generate([request], greedy, use_tqdm=False)[0]
 
     def _tap_logits(self) -> None:
-        """Keep the first logits of every request, so that drift costs a timed request nothing.
+        """Keep the logits of every request, so that drift costs a timed request next to nothing.
 
         Asking vLLM for the log-probabilities of the whole vocabulary would slow the first token
         by the time it takes to make one Python object a word.
@@ -185,8 +194,8 @@ class Engine:
 
         def tapped(*args: Any, **kwargs: Any) -> Any:
             logits = compute(*args, **kwargs)
-            if self._first_logits is None and logits is not None:
-                self._first_logits = logits[-1].float().clone()
+            if logits is not None:
+                self._logits.append(logits[-1].float().clone())
             return logits
 
         model.compute_logits = tapped
@@ -233,6 +242,7 @@ def start(profile: Profile) -> Iterator[Engine]:
         raise FixcostError(NOT_INSTALLED)
     check_memory(profile)
     os.environ.update(profiles.engine_environment(profile))
+    tqdm.monitor_interval = 0  # else a thread of its own stays behind
     threads_before = set(threading.enumerate())
     llm = _start_llm(profile)
     try:
@@ -266,16 +276,16 @@ def _join_new_threads(before: set[threading.Thread]) -> None:
             thread.join(timeout=5.0)
 
 
-def _counters() -> tuple[float, float]:
-    """Bytes and seconds reloaded so far in this process.
+def _counters() -> dict[str, float]:
+    """Bytes and seconds moved so far in this process.
 
     Read from the registry because `LLM.get_metrics` rounds counters to whole numbers.
     """
     from prometheus_client import REGISTRY
 
-    totals = {LOAD_BYTES: 0.0, LOAD_TIME: 0.0}
+    totals = {LOAD_BYTES: 0.0, LOAD_TIME: 0.0, STORE_BYTES: 0.0}
     for metric in REGISTRY.restricted_registry(list(totals)).collect():
         for sample in metric.samples:
             if sample.name in totals:
                 totals[sample.name] += sample.value
-    return totals[LOAD_BYTES], totals[LOAD_TIME]
+    return totals

@@ -1,0 +1,97 @@
+"""Beyond the default: other chunks, other cache modes, and engines that must not start."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sweep_table
+
+from harness import checkpoint, engine, hardware, profiles, sweep, vllm_names
+from harness.cells import Cell, grid
+from harness.engine import common_chunk
+from harness.errors import FixcostError
+from harness.profiles import PROFILES
+from harness.vocabulary import Arm, CacheMode, Offset, Scenario
+
+TINY = PROFILES["cpu-tiny"]
+BOUNDARY = Cell(Scenario.REPEAT, 2, Offset.EXACT)
+
+
+@pytest.mark.parametrize("blocks_per_chunk", [2, 4])
+def test_table_with_larger_chunks(tmp_path: Path, blocks_per_chunk: int) -> None:
+    profile = replace(TINY, blocks_per_chunk=blocks_per_chunk, samples=1)
+    swept = sweep.run(profile, grid([1, 2]), tmp_path / "swept", seed=0)
+    assert swept.header.chunk == 128 * blocks_per_chunk
+    sweep_table.check(swept, shipped=Arm.RELOAD_ALIGNED)
+
+
+def test_align_mode_reloads_nothing_at_an_exact_boundary(tmp_path: Path) -> None:
+    """vLLM 0.28 keeps no state there in this mode: right, but the whole prompt is recomputed."""
+    profile = replace(TINY, cache_mode=CacheMode.ALIGN, samples=2)
+    cells = [BOUNDARY, replace(BOUNDARY, offset=Offset.ONE_ABOVE)]
+    swept = sweep.run(profile, cells, tmp_path / "swept", seed=0)
+    for sample in swept.cells[BOUNDARY].samples:
+        shipped, unaligned = sample.arms[Arm.RELOAD_SHIPPED], sample.arms[Arm.RELOAD_UNALIGNED]
+        assert (shipped.cached_tokens, shipped.reload_bytes, shipped.wrong_tokens) == (0, 0, 0)
+        assert shipped.logprob_drift < sweep_table.EQUAL_BELOW
+        assert unaligned.cached_tokens == 255
+        assert unaligned.logprob_drift > sweep_table.WRONG_ABOVE
+    for sample in swept.cells[cells[1]].samples:
+        above = sample.arms[Arm.RELOAD_SHIPPED]
+        assert above.cached_tokens == 256
+        assert above.logprob_drift < sweep_table.EQUAL_BELOW
+
+
+def test_model_without_mamba_layers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real attention-only checkpoint, started for real."""
+    folder = tmp_path / "attention-only"
+    folder.mkdir()
+    monkeypatch.setattr(checkpoint, "LAYERS", "*-*-")
+    checkpoint.write(folder)
+    with (
+        pytest.raises(FixcostError, match=r"not a hybrid model|cannot serve"),
+        engine.start(replace(TINY, model=str(folder))),
+    ):
+        pass
+
+
+def test_groups_with_different_chunks_are_refused() -> None:
+    assert common_chunk([128, 128, 128]) == 128
+    with pytest.raises(FixcostError, match=r"chunks of \[128, 256\] tokens"):
+        common_chunk([128, 256, 128])
+
+
+def test_prompt_that_does_not_fit_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(FixcostError, match=r"2624 tokens .* context holds 2048"):
+        sweep.run(replace(TINY, samples=1), grid([20]), tmp_path / "swept", seed=0)
+    assert not (tmp_path / "swept").exists()
+
+
+def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "free_memory", lambda: 100 << 20)
+    with pytest.raises(FixcostError, match="needs 512 MiB of host memory and 100 MiB are free"):
+        engine.check_memory(TINY)
+
+
+def test_missing_vllm_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_names, "installed_version", lambda: None)
+    with pytest.raises(FixcostError, match="vLLM is not installed"), engine.start(TINY):
+        pass
+
+
+def test_missing_private_name_names_the_supported_versions() -> None:
+    with pytest.raises(
+        FixcostError, match=r"This vLLM \(0\.28\.0\) has no .*renamed_away; .*0\.28"
+    ):
+        vllm_names.lookup(vllm_names.OFFLOADING_SCHEDULER, "renamed_away")
+    with pytest.raises(FixcostError, match=r"has no vllm\.no_such_module"):
+        vllm_names.lookup("vllm.no_such_module")
+
+
+def test_missing_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    chosen = profiles.choose("cpu-tiny", str(tmp_path))
+    with pytest.raises(FixcostError, match="cannot serve"), engine.start(chosen):
+        pass
