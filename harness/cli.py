@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from harness.comparison import Comparison
     from harness.subject import Subject
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="fixcost",
     help="What a correctness fix in vLLM's KV offloading costs, where, and whether the output "
@@ -211,6 +213,7 @@ def main() -> None:
     except FixcostError as error:
         print(f"fixcost: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("fixcost: interrupted; start it again and it goes on.", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:  # typer has caught the interrupt, and says nothing
+            print("fixcost: interrupted; start it again and it goes on.", file=sys.stderr)
+        raise
