@@ -37,7 +37,7 @@ bench: .venv/complete ## Measure both branches and say what the fix costs
 	@.venv/bin/fixcost bench
 
 test: .venv/complete lint ## Run every check and every test
-	$(IN_VENV) pytest
+	$(IN_VENV) pytest --benchmark-disable
 
 lint: .venv/complete ## Check style and types
 	$(IN_VENV) ruff check .
