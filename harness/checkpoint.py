@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from harness.errors import FixcostError
 
 SEED = 51094
-DIGEST = "932f8487f754546e0c776b2ac7fe1e71e4d4a9ce0c377ad41cb57b77c12fef4a"
+DIGEST = "7be12e367581910490a2c182b30e252d22dc33089a268291a9ebc271f53c8204"
 """SHA-256 over the files of the embedded checkpoint (`digest`)."""
 
 HIDDEN = 128
 VOCABULARY = 512
 LAYERS = "M-M*-M-M*"
 """`M` Mamba-2, `-` MLP, `*` attention, as in Nemotron-H's own configuration."""
-MLP_WIDTH = 256
+MLP_WIDTH = 1024
 HEADS, KV_HEADS, HEAD_DIM = 4, 2, 32
 MAMBA_HEADS, MAMBA_HEAD_DIM, STATE_SIZE, GROUPS, CONV_WIDTH = 8, 32, 32, 2, 4
 MODEL_CHUNK = 16
