@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import cells, profiles, record, sweep, verdict, vllm_names
+from harness import record, verdict
 from harness.cells import Cell
 from harness.errors import FixcostError
 from harness.record import CellResult
@@ -30,6 +30,8 @@ class Swept:
 
     def setup_cache(self) -> Path:
         """Measure every cell once; all benchmarks of a commit read this one record."""
+        from harness import cells, profiles, sweep, vllm_names  # every number forks this process
+
         try:
             profile = profiles.choose()
             commit = os.environ.get("ASV_COMMIT")

@@ -246,8 +246,11 @@ def start(profile: Profile) -> Iterator[Engine]:
     threads_before = set(threading.enumerate())
     llm = _start_llm(profile)
     try:
-        yield Engine(llm, profile)
+        running = Engine(llm, profile)
+        gc.freeze()  # else every collection walks all that was imported, in the midst of a request
+        yield running
     finally:
+        gc.unfreeze()
         llm.llm_engine.engine_core.shutdown()
         del llm
         gc.collect()

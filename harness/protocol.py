@@ -87,7 +87,8 @@ def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
 def _serve_earlier(engine: Engine, cell: Cell, drawn: Draw) -> None:
     """Serve the earlier request of the cell's scenario, from nothing."""
     engine.evict(host=True)
-    engine.serve(drawn.longer if cell.scenario is Scenario.EXTENDED else drawn.prompt)
+    earlier = drawn.longer if cell.scenario is Scenario.EXTENDED else drawn.prompt
+    engine.serve(earlier, tokens=1)
 
 
 def compare(serving: Serving, cold: Serving, prompt_length: int) -> ArmResult:

@@ -21,8 +21,8 @@ from harness.errors import FixcostError
 from harness.profiles import Profile
 from harness.record import CellResult, Group, Header, Record
 
-WARM_UP = 1
-"""Samples thrown away at the start of each cell: its prompt length is new to every allocator."""
+WARM_UP = 6
+"""Samples thrown away before the first cell, of the first and the last cell in turn."""
 
 
 def place_of(profile: Profile, version: str) -> Path:
@@ -54,6 +54,7 @@ def run(
             cells.check_fit(grid, running.chunk, running.context, extra)
             header = _header(profile, grid, running, seed, commit)
             header = _resume_or_begin(partial, header)
+            _warm_up(running, grid, header)
             for cell in grid:
                 step(cell.label, advance=0)
                 if record.read_cell(partial, cell) is None:
@@ -66,9 +67,13 @@ def run(
     return finished
 
 
+def _warm_up(running: Engine, grid: Sequence[Cell], header: Header) -> None:
+    for index in range(header.warm_up):
+        cell = (grid[0], grid[-1])[index % 2]
+        protocol.take(running, cell, header.seed, header.samples + index)
+
+
 def _measure(running: Engine, cell: Cell, header: Header) -> CellResult:
-    for index in range(header.samples, header.samples + header.warm_up):
-        protocol.take(running, cell, header.seed, index)
     samples = [protocol.take(running, cell, header.seed, i) for i in range(header.samples)]
     return CellResult(cell, cell.prompt_length(running.chunk), samples)
 
