@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import record, verdict
 from harness.cells import Cell
-from harness.errors import FixcostError
+from harness.errors import PREFIX, FixcostError
 from harness.record import CellResult
 from harness.vocabulary import Arm, Offset, Scenario
 
@@ -39,7 +39,7 @@ class Swept:
             place = sweep.place_of(profile, version)
             sweep.run(profile, cells.grid(profile.chunks), place, seed=SEED, commit=commit)
         except FixcostError as error:
-            sys.exit(f"fixcost: {error}")
+            sys.exit(f"{PREFIX}{error}")
         return place
 
     setup_cache.timeout = 4 * 3600  # type: ignore[attr-defined]

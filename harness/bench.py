@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness import asv_names, comparison, subject
+from harness import asv_names, comparison, profiles, subject
 from harness.comparison import Comparison
-from harness.errors import FixcostError
+from harness.errors import PREFIX, FixcostError
 from harness.subject import Subject
 
 RELOAD_BENCHMARKS = "^reload[.]"
@@ -17,8 +17,10 @@ def prepare(conf_path: Path) -> Subject:
     """Make what `asv run` needs: a registered machine and, unless the user chose one, a subject.
 
     Raises:
-        FixcostError: the subject cannot be made, or the user's own is not usable.
+        FixcostError: this machine cannot run the profile, the subject cannot be made, or the
+            user's own is not usable.
     """
+    profiles.check_device(profiles.choose())
     if asv_names.registered_machine() is None:
         _quiet("machine", "--yes", folder=conf_path.parent)
     chosen = subject.current(conf_path)
@@ -35,7 +37,7 @@ def run(conf_path: Path, log: Path) -> Comparison:
         log: where everything goes that asv prints; the terminal shows its steps only.
 
     Raises:
-        FixcostError: asv stopped, or measured nothing on one of the branches.
+        FixcostError: a sweep failed, asv stopped, or nothing was measured on one of the branches.
     """
     chosen = prepare(conf_path)
     print("asv measures both branches; where an output is wrong, its times count as failed.")
@@ -51,14 +53,18 @@ def _logged(*arguments: str, folder: Path, log: Path) -> None:
         log.open("w", encoding="utf-8") as kept,
         subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as asv,
     ):
+        reason = ""
         try:
             for line in asv.stdout or ():
                 kept.write(line)
+                reason = line.partition(PREFIX)[2].strip() or reason
                 if asv_names.is_step(line):
                     print(line.rstrip(), flush=True)
         except KeyboardInterrupt:
             asv.wait()  # the terminal has interrupted it as well; it ends its own children
             raise
+    if reason:
+        raise FixcostError(reason)
     if asv.returncode not in _EXPECTED:
         raise FixcostError(f"asv stopped with exit code {asv.returncode}: see {log}.")
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import places, profiles
-from harness.errors import FixcostError
+from harness.errors import PREFIX, FixcostError
 
 if TYPE_CHECKING:
     from harness.comparison import Comparison
@@ -211,9 +211,9 @@ def main() -> None:
     try:
         app()
     except FixcostError as error:
-        print(f"fixcost: {error}", file=sys.stderr)
+        print(f"{PREFIX}{error}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:  # typer has caught the interrupt, and says nothing
-            print("fixcost: interrupted; start it again and it goes on.", file=sys.stderr)
+            print(f"{PREFIX}interrupted; start it again and it goes on.", file=sys.stderr)
         raise

@@ -6,3 +6,7 @@ class FixcostError(Exception):
 
     The command line prints the sentence and exits with code 2; there is never a traceback.
     """
+
+
+PREFIX = "fixcost: "
+"""With this the sentence begins where a program shows it among the output of others."""

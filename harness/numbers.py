@@ -3,19 +3,9 @@
 from harness.record import CellResult
 from harness.vocabulary import Arm
 
-METRICS: dict[str, str] = {
-    "ttft": "seconds",
-    "reload_bytes": "bytes",
-    "reload_time": "seconds",
-    "recomputed_tokens": "tokens",
-    "wrong_tokens": "tokens",
-    "logprob_drift": "nats",
-}
-"""What is measured of every arm, and its unit; the names are fields of `ArmResult`."""
-
 
 def values(result: CellResult, arm: Arm, metric: str) -> list[float]:
-    """One figure a sample, in the order of the samples; `metric` is one of `METRICS`."""
+    """One figure a sample, in the order of the samples; `metric` is a field of `ArmResult`."""
     return [float(getattr(sample.arms[arm], metric)) for sample in result.samples]
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import filelock
 import pytest
 import sweep_table
 
@@ -257,3 +258,14 @@ def test_every_benchmark_is_found_by_asv(project: Project) -> None:
         "scheduler.Lookup.time_lookup",
         "scheduler.Alignment.time_resolve_mamba_align_size",
     } <= names  # fmt: skip
+
+
+def test_sweep_that_fails_under_asv_says_why(project: Project) -> None:
+    """Last, because asv then forgets what it had measured of the branch."""
+    place = project.sweep("main")
+    with filelock.FileLock(place.with_name(f".{place.name}.lock")):
+        refused = project.run(*FIXCOST, "bench")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].startswith("fixcost: Another sweep is writing")
+    assert "Traceback" not in refused.stdout + refused.stderr
+    assert len(record.read(place).cells) == 32
