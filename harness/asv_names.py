@@ -190,15 +190,9 @@ def stored(conf_path: Path, machine_name: str, commit: str) -> dict[str, dict[Pa
     Raises:
         FixcostError: a results file of this commit is damaged.
     """
-    folder = conf_path.parent / load_conf(conf_path).results_dir / machine_name
     found: dict[str, dict[Parameters, Stored]] = {}
-    for path in sorted(folder.glob(f"{commit[:8]}-*.json"), key=lambda file: file.stat().st_mtime):
-        try:
-            kept = results.Results.load(str(path), machine_name=machine_name)
-        except (util.UserError, ValueError, KeyError, TypeError) as error:
-            raise FixcostError(
-                f"{path} is damaged ({error}): remove it and run the benchmarks again."
-            ) from None
+    for path in _results_files(conf_path, machine_name, f"{commit[:8]}-*.json"):
+        kept = _load_results(path, machine_name)
         for name in kept.get_all_result_keys():
             params = kept.get_result_params(name)
             values = kept.get_result_value(name, params)
@@ -209,3 +203,29 @@ def stored(conf_path: Path, machine_name: str, commit: str) -> dict[str, dict[Pa
                 for point, value, drawn in zip(points, values, samples, strict=True)
             }
     return found
+
+
+def check_results(conf_path: Path, machine_name: str) -> None:
+    """Read every results file of a machine.
+
+    Raises:
+        FixcostError: one of them is damaged.
+    """
+    for path in _results_files(conf_path, machine_name, "*-*.json"):
+        _load_results(path, machine_name)
+
+
+def _results_files(conf_path: Path, machine_name: str, pattern: str) -> list[Path]:
+    """The results files of a machine, the oldest first."""
+    folder = conf_path.parent / load_conf(conf_path).results_dir / machine_name
+    return sorted(folder.glob(pattern), key=lambda file: file.stat().st_mtime)
+
+
+def _load_results(path: Path, machine_name: str) -> Any:
+    try:
+        return results.Results.load(str(path), machine_name=machine_name)
+    except (util.UserError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).removeprefix(f"Error loading results file '{path}': ")
+        raise FixcostError(
+            f"{path} is damaged ({reason}): remove it and run the benchmarks again."
+        ) from None

@@ -93,6 +93,8 @@ def _asv() -> Iterator[Finding]:
         "asv machine",
         f"Known as {machine}." if machine else "Not registered: `asv machine --yes` does that.",
     )
+    if machine:
+        yield _attempt("results", "Readable.", asv_names.check_results, places.ASV_CONF, machine)
     try:
         chosen = subject.current(places.ASV_CONF)
     except FixcostError as error:

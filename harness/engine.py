@@ -31,18 +31,6 @@ STORE_BYTES = "vllm:kv_offload_store_bytes_total"
 
 
 @dataclass(frozen=True)
-class CacheGroup:
-    """What one KV cache group holds and moves."""
-
-    recurrent: bool
-    """True for Mamba state, False for attention."""
-    layers: int
-    tokens_per_block: int
-    page_bytes: int
-    """Bytes of one block of one layer, without padding."""
-
-
-@dataclass(frozen=True)
 class Serving:
     """What one request gave and what it took."""
 
@@ -74,15 +62,7 @@ class Engine:
         self._connector = vllm_names.connector_scheduler(llm)
         self._shipped = vllm_names.alignment_size(self._connector)
         self._output_tokens = profile.output_tokens
-        self.groups = [
-            CacheGroup(
-                recurrent=vllm_names.is_mamba(group.kv_cache_spec),
-                layers=len(group.layer_names),
-                tokens_per_block=group.kv_cache_spec.block_size,
-                page_bytes=vllm_names.page_bytes(group.kv_cache_spec),
-            )
-            for group in vllm_names.cache_groups(self._scheduler)
-        ]
+        self.groups = vllm_names.cache_groups(self._scheduler)
         if not any(group.recurrent for group in self.groups):
             raise FixcostError(
                 f"{profile.model} is not a hybrid model: it has no Mamba layer, so no recurrent "
@@ -251,7 +231,7 @@ def start(profile: Profile) -> Iterator[Engine]:
         yield running
     finally:
         gc.unfreeze()
-        llm.llm_engine.engine_core.shutdown()
+        vllm_names.shut_down(llm)
         del llm
         gc.collect()
         _join_new_threads(threads_before)

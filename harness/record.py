@@ -63,12 +63,14 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Group:
-    """A KV cache group of the engine, see `harness.engine.CacheGroup`."""
+    """A KV cache group of the engine: what it holds and moves."""
 
     recurrent: bool
+    """True for Mamba state, False for attention."""
     layers: int
     tokens_per_block: int
     page_bytes: int
+    """Bytes of one block of one layer, without padding."""
 
 
 @dataclass(frozen=True)

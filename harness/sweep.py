@@ -9,7 +9,7 @@ import platform
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import filelock
@@ -19,7 +19,7 @@ from harness.cells import Cell
 from harness.engine import Engine
 from harness.errors import FixcostError
 from harness.profiles import Profile
-from harness.record import CellResult, Group, Header, Record
+from harness.record import CellResult, Header, Record
 
 WARM_UP = 6
 """Samples thrown away before the first cell, of the first and the last cell in turn."""
@@ -88,7 +88,7 @@ def _header(
         output_tokens=profile.output_tokens,
         chunk=running.chunk,
         shipped_alignment=running.shipped_alignment,
-        groups=[Group(**asdict(group)) for group in running.groups],
+        groups=running.groups,
         cells=list(grid),
         provenance=provenance.collect(profile, commit),
     )

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from harness.errors import FixcostError
+from harness.record import Group
 
 SUPPORTED_VERSIONS = "0.28 to 0.31"
 OFFLOADING_SCHEDULER = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler"
@@ -108,27 +109,37 @@ def chunk_sizes(connector: Any) -> list[int]:
     return [descend(group, "GroupOffloadConfig", "tokens_per_chunk") for group in groups]
 
 
-def cache_groups(engine_scheduler: Any) -> list[Any]:
-    """The KV cache groups: each has `kv_cache_spec` and `layer_names`."""
-    groups: list[Any] = descend(engine_scheduler, "Scheduler", "kv_cache_config", "kv_cache_groups")
-    return groups
+def cache_groups(engine_scheduler: Any) -> list[Group]:
+    """The KV cache groups of the engine."""
+    path = ("kv_cache_config", "kv_cache_groups")
+    return [
+        Group(
+            recurrent=isinstance(
+                group.kv_cache_spec, lookup("vllm.v1.kv_cache_interface", "MambaSpec")
+            ),
+            layers=len(descend(group, "KVCacheGroupSpec", "layer_names")),
+            tokens_per_block=descend(group, "KVCacheGroupSpec", "kv_cache_spec", "block_size"),
+            page_bytes=_page_bytes(group.kv_cache_spec),
+        )
+        for group in descend(engine_scheduler, "Scheduler", *path)
+    ]
 
 
-def is_mamba(cache_spec: Any) -> bool:
-    """Whether a KV cache spec holds recurrent state."""
-    return isinstance(cache_spec, lookup("vllm.v1.kv_cache_interface", "MambaSpec"))
-
-
-def page_bytes(cache_spec: Any) -> int:
+def _page_bytes(cache_spec: Any) -> int:
     """Bytes of one block of one layer that carry data, without padding to a common page."""
-    unpadded = getattr(cache_spec, "real_page_size_bytes", None)
-    if unpadded is None and is_mamba(cache_spec):
+    if hasattr(cache_spec, "shapes"):  # recurrent state
         return sum(
             prod(shape) * dtype.itemsize
             for shape, dtype in zip(cache_spec.shapes, cache_spec.dtypes, strict=True)
         )
-    size: int = unpadded or descend(cache_spec, "KVCacheSpec", "page_size_bytes")
-    return size
+    if hasattr(cache_spec, "real_page_size_bytes"):
+        return int(cache_spec.real_page_size_bytes)
+    return int(descend(cache_spec, "KVCacheSpec", "page_size_bytes"))
+
+
+def shut_down(llm: Any) -> None:
+    """End the engine."""
+    descend(llm, "LLM", "llm_engine", "engine_core", "shutdown")()
 
 
 def model(llm: Any) -> Any:
