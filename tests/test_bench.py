@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -262,10 +263,12 @@ def test_every_benchmark_is_found_by_asv(project: Project) -> None:
 
 def test_sweep_that_fails_under_asv_says_why(project: Project) -> None:
     """Last, because asv then forgets what it had measured of the branch."""
-    place = project.sweep("main")
-    with filelock.FileLock(place.with_name(f".{place.name}.lock")):
+    places = [project.sweep(branch) for branch in ("main", "fix-branch")]
+    with ExitStack() as held:
+        for place in places:
+            held.enter_context(filelock.FileLock(place.with_name(f".{place.name}.lock")))
         refused = project.run(*FIXCOST, "bench")
     assert refused.returncode == 2
     assert refused.stderr.splitlines()[-1].startswith("fixcost: Another sweep is writing")
     assert "Traceback" not in refused.stdout + refused.stderr
-    assert len(record.read(place).cells) == 32
+    assert [len(record.read(place).cells) for place in places] == [32, 32]
