@@ -1,1 +1,1 @@
-"""asv benchmarks and, in `test_*.py`, their pytest-benchmark form."""
+"""asv benchmarks and, in `pytest/`, their pytest-benchmark form."""

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from harness import record, verdict
 from harness.cells import Cell
 from harness.errors import PREFIX, FixcostError
 from harness.record import CellResult
+from harness.verdict import Verdict
 from harness.vocabulary import Arm, Offset, Scenario
 
 SEED = 0
@@ -39,7 +41,11 @@ class Swept:
             place = sweep.place_of(profile, version)
             sweep.run(profile, cells.grid(profile.chunks), place, seed=SEED, commit=commit)
         except FixcostError as error:
+            if error.__cause__ is not None:  # for the log: the subject's own code may be at fault
+                traceback.print_exception(error.__cause__)
             sys.exit(f"{PREFIX}{error}")
+        except OSError as error:
+            sys.exit(f"{PREFIX}{error.strerror or error}: {error.filename}.")
         return place
 
     setup_cache.timeout = 4 * 3600  # type: ignore[attr-defined]
@@ -53,10 +59,16 @@ def read(place: Path, scenario: str, offset: str, chunks: int) -> CellResult:
     return result
 
 
+def judge(place: Path, result: CellResult, arm: Arm) -> Verdict:
+    """The verdict on this arm, given how precisely the sweep in `place` was run."""
+    header = record.read_header(place)
+    assert header is not None
+    return verdict.judge(result, arm, header.provenance)
+
+
 def check_output(place: Path, result: CellResult, arm: Arm) -> None:
     """Raise `WrongOutputError` if the output of this arm is wrong."""
-    header = record.read_header(place)
-    if header and verdict.judge(result, arm, header.provenance) is verdict.Verdict.WRONG:
+    if judge(place, result, arm) is Verdict.WRONG:
         raise WrongOutputError(f"Wrong output, so no speed: {arm}, {result.cell.label}.")
 
 

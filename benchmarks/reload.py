@@ -1,5 +1,6 @@
 """What each arm costs, and whether its output is right, over prompt length in chunks."""
 
+import math
 from pathlib import Path
 
 from benchmarks.common import (
@@ -9,11 +10,15 @@ from benchmarks.common import (
     CELL_PARAMS,
     Swept,
     check_output,
+    judge,
     read,
     with_samples,
 )
 from harness import numbers
+from harness.verdict import Verdict
 from harness.vocabulary import Arm
+
+WRONG_OUTPUT = {Verdict.EQUAL: 0.0, Verdict.WRONG: 1.0, Verdict.CANNOT_TELL: math.nan}
 
 
 class Reload(Swept):
@@ -52,15 +57,21 @@ class Reload(Swept):
         """Largest difference of the first token's log-probabilities, in the worst sample."""
         return max(numbers.values(self.result, self.arm, "logprob_drift"))
 
+    def track_wrong_output(self, place: Path, *_: object) -> float:
+        """1 where the output is wrong, 0 where it is right, not a number where none can tell."""
+        return WRONG_OUTPUT[judge(place, self.result, self.arm)]
+
     track_ttft.unit = track_reload_time.unit = "seconds"  # type: ignore[attr-defined]
     track_reload_bytes.unit = "bytes"  # type: ignore[attr-defined]
     track_recomputed_tokens.unit = track_wrong_tokens.unit = "tokens"  # type: ignore[attr-defined]
     track_logprob_drift.unit = "nats"  # type: ignore[attr-defined]
+    track_wrong_output.unit = "wrong"  # type: ignore[attr-defined]
 
     # asv compares results of one version only, by default a hash of the source.
     track_ttft.version = track_reload_time.version = "1"  # type: ignore[attr-defined]
     track_reload_bytes.version = track_recomputed_tokens.version = "1"  # type: ignore[attr-defined]
     track_wrong_tokens.version = track_logprob_drift.version = "1"  # type: ignore[attr-defined]
+    track_wrong_output.version = "1"  # type: ignore[attr-defined]
 
 
 class FixCost(Swept):

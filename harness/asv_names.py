@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from asv.console import log
 
 from harness.errors import FixcostError
 
-CONF_VERSION = 1
 RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -192,17 +192,15 @@ def stored(conf_path: Path, machine_name: str, commit: str) -> dict[str, dict[Pa
     """
     found: dict[str, dict[Parameters, Stored]] = {}
     for path in _results_files(conf_path, machine_name, f"{commit[:8]}-*.json"):
-        kept = _load_results(path, machine_name)
-        for name in kept.get_all_result_keys():
-            params = kept.get_result_params(name)
-            values = kept.get_result_value(name, params)
-            samples = kept.get_result_samples(name, params)
-            points = itertools.product(*params)
-            found[name] = {
-                tuple(ast.literal_eval(part) for part in point): Stored(value, tuple(drawn or ()))
-                for point, value, drawn in zip(points, values, samples, strict=True)
-            }
+        found |= _load_results(path, machine_name)
     return found
+
+
+def _stored(value: object, drawn: object) -> Stored:
+    samples = tuple(map(float, drawn)) if isinstance(drawn, list) else ()
+    if value is not None and (not isinstance(value, int | float) or math.isinf(value)):
+        raise ValueError(f"{value!r} is not a figure")
+    return Stored(value, samples)
 
 
 def check_results(conf_path: Path, machine_name: str) -> None:
@@ -221,10 +219,21 @@ def _results_files(conf_path: Path, machine_name: str, pattern: str) -> list[Pat
     return sorted(folder.glob(pattern), key=lambda file: file.stat().st_mtime)
 
 
-def _load_results(path: Path, machine_name: str) -> Any:
+def _load_results(path: Path, machine_name: str) -> dict[str, dict[Parameters, Stored]]:
     try:
-        return results.Results.load(str(path), machine_name=machine_name)
-    except (util.UserError, ValueError, KeyError, TypeError) as error:
+        kept = results.Results.load(str(path), machine_name=machine_name)
+        found = {}
+        for name in kept.get_all_result_keys():
+            params = kept.get_result_params(name)
+            values = kept.get_result_value(name, params)
+            samples = kept.get_result_samples(name, params)
+            points = itertools.product(*params)
+            found[name] = {
+                tuple(ast.literal_eval(part) for part in point): _stored(value, drawn)
+                for point, value, drawn in zip(points, values, samples, strict=True)
+            }
+        return found
+    except Exception as error:  # whatever asv stumbles over in a file that anyone may edit
         reason = str(error).removeprefix(f"Error loading results file '{path}': ")
         raise FixcostError(
             f"{path} is damaged ({reason}): remove it and run the benchmarks again."

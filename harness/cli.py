@@ -71,14 +71,18 @@ def bench() -> None:
 
 @app.command()
 def compare(
-    base: Annotated[str, typer.Argument(help="Branch, tag or commit without the fix.")] = "main",
-    fix: Annotated[str, typer.Argument(help="Branch, tag or commit with it.")] = "fix-branch",
+    base: Annotated[
+        str | None, typer.Argument(help="Branch, tag or commit without the fix.")
+    ] = None,
+    fix: Annotated[str | None, typer.Argument(help="Branch, tag or commit with it.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Say what changed between two measured commits, in a readable form."""
-    from harness import comparison
+    """Say what changed between two measured commits, by default the subject's two branches."""
+    from harness import comparison, subject
 
-    _show_comparison(comparison.load(places.ASV_CONF, base, fix), form)
+    chosen = subject.current(places.ASV_CONF)
+    compared = comparison.load(places.ASV_CONF, base or chosen.base, fix or chosen.fix)
+    _show_comparison(compared, form)
 
 
 @app.command()
@@ -194,16 +198,17 @@ def _show_comparison(compared: "Comparison", form: Format) -> None:
 
 
 def _show_record(place: Path, form: Format) -> None:
-    from harness import conclusion, record, report
+    from harness import conclusion, record, report, verdict
 
     found = record.read(place)
     if form is Format.JSON:
-        print(report.as_json(found))
-        return
-    console = report.console()
-    for table in report.record_tables(found):
-        console.print(table)
-    console.print(conclusion.of_record(found))
+        print(report.record_as_json(found))
+    else:
+        console = report.console()
+        for table in report.record_tables(found):
+            console.print(table)
+        console.print(conclusion.of_record(found))
+    verdict.check_control(found)
 
 
 def main() -> None:
@@ -212,6 +217,9 @@ def main() -> None:
         app()
     except FixcostError as error:
         print(f"{PREFIX}{error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"{PREFIX}{error.strerror or error}: {error.filename}.", file=sys.stderr)
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:  # typer has caught the interrupt, and says nothing

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import asv_names, estimate, git, subject, verdict
+from harness import asv_names, estimate, git, subject
 from harness.asv_names import Parameters, Stored
 from harness.cells import Cell, grid
 from harness.errors import FixcostError
@@ -68,9 +68,11 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
     """
     repository = subject.current(conf_path).repository
     machine = asv_names.registered_machine()
+    commits = [git.commit_of(repository, name) for name in (base, fix)]
+    if commits[0] is not None and commits[0] == commits[1]:
+        raise FixcostError(f"{base} and {fix} are the same commit: there is nothing to compare.")
     measured = []
-    for name in (base, fix):
-        commit = git.commit_of(repository, name)
+    for name, commit in zip((base, fix), commits, strict=True):
         if commit is None:
             raise FixcostError(f"{repository} has no branch, tag or commit {name}.")
         stored = asv_names.stored(conf_path, machine, commit) if machine else {}
@@ -98,10 +100,12 @@ def _measured_cells(stored: _Benchmarks) -> list[Cell]:
 def _is_complete(stored: _Benchmarks, point: Parameters) -> bool:
     told = all(
         _is_number(stored.get(f"{_RELOAD}{metric}", {}).get((arm, *point)))
-        for metric in ("wrong_tokens", "logprob_drift", "recomputed_tokens", "reload_bytes")
+        for metric in ("recomputed_tokens", "reload_bytes")
         for arm in (Arm.RELOAD_SHIPPED.value, _CONTROL)
     )
-    return told and f"{_RELOAD}ttft" in stored and bool(stored[_FIX_COST][point].samples)
+    judged = point in {known[1:] for known in stored.get(f"{_RELOAD}wrong_output", {})}
+    ratios = stored[_FIX_COST][point].samples
+    return told and judged and f"{_RELOAD}ttft" in stored and min(ratios, default=0) > 0
 
 
 def _is_number(kept: Stored | None) -> bool:
@@ -122,19 +126,21 @@ def _row(cell: Cell, before: _Benchmarks, after: _Benchmarks) -> Row:
 def _side(cell: Cell, stored: _Benchmarks) -> Side:
     shipped = (Arm.RELOAD_SHIPPED.value, *_point(cell))
     ttft = stored[f"{_RELOAD}ttft"][shipped]
-    wrong = _differs(stored, shipped)
     return Side(
-        verdict=Verdict.WRONG if wrong else Verdict.EQUAL,
+        verdict=_verdict(stored, shipped),
         ttft=estimate.median(ttft.samples) if ttft.samples else None,
         recomputed_tokens=round(_number(stored, "recomputed_tokens", shipped)),
         reload_bytes=round(_number(stored, "reload_bytes", shipped)),
-        control_caught=not cell.is_exact_boundary or _differs(stored, (_CONTROL, *_point(cell))),
+        control_caught=not cell.is_exact_boundary
+        or _verdict(stored, (_CONTROL, *_point(cell))) is not Verdict.EQUAL,
     )
 
 
-def _differs(stored: _Benchmarks, point: Parameters) -> bool:
-    wrong_tokens = _number(stored, "wrong_tokens", point)
-    return verdict.is_wrong(wrong_tokens, _number(stored, "logprob_drift", point))
+def _verdict(stored: _Benchmarks, point: Parameters) -> Verdict:
+    wrong = stored[f"{_RELOAD}wrong_output"][point].value
+    if wrong is None or math.isnan(wrong):
+        return Verdict.CANNOT_TELL
+    return Verdict.WRONG if wrong else Verdict.EQUAL
 
 
 def _number(stored: _Benchmarks, metric: str, point: Parameters) -> float:

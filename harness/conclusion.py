@@ -17,6 +17,9 @@ def of_comparison(comparison: Comparison) -> str:
     """The paragraph under `fixcost compare`: outputs first, then the cost, then the control."""
     rows = comparison.rows
     cells = [row.cell for row in rows]
+    cost = _cost({row.cell: row.fix_costs for row in rows})
+    if any(Verdict.CANNOT_TELL in (row.base.verdict, row.fix.verdict) for row in rows):
+        return f"{_cannot_tell(f'{comparison.base} and {comparison.fix}')} {cost}"
     base_wrong = [row.cell for row in rows if row.base.verdict is Verdict.WRONG]
     fix_wrong = [row.cell for row in rows if row.fix.verdict is Verdict.WRONG]
     missed = [row.cell for row in rows if not (row.base.control_caught and row.fix.control_caught)]
@@ -24,7 +27,7 @@ def of_comparison(comparison: Comparison) -> str:
         (
             _outputs(comparison.base, base_wrong, cells),
             _outputs(comparison.fix, fix_wrong, cells),
-            _cost({row.cell: row.fix_costs for row in rows}),
+            cost,
             _control(missed, cells),
         )
     )
@@ -35,20 +38,17 @@ def of_record(record: Record) -> str:
     origin = record.header.provenance
     name = f"vLLM {origin.vllm}" + (f" at commit {origin.commit[:8]}" if origin.commit else "")
     cells = list(record.cells)
-    if verdict.can_tell(origin):
+    if verdict.can_tell(origin.dtype, origin.state_dtype):
         wrong = _wrong_cells(record, Arm.RELOAD_SHIPPED)
         caught = _wrong_cells(record, Arm.RELOAD_UNALIGNED)
         missed = [c for c in cells if c.is_exact_boundary and c not in caught]
         about_output = _outputs(name, wrong, cells)
         about_control = _control(missed, cells)
     else:
-        about_output = (
-            f"Whether outputs of {name} are right cannot be told at {origin.dtype} with "
-            f"{origin.state_dtype} state: rounding alone changes them as much as a corruption."
-        )
+        about_output = _cannot_tell(name)
         about_control = ""
     cost = _cost({cell: numbers.fix_costs(result) for cell, result in record.cells.items()})
-    return " ".join((about_output, cost, about_control)).strip()
+    return " ".join(filter(None, (about_output, cost, about_control)))
 
 
 def _wrong_cells(record: Record, arm: Arm) -> list[Cell]:
@@ -60,14 +60,21 @@ def _wrong_cells(record: Record, arm: Arm) -> list[Cell]:
     ]
 
 
+def _cannot_tell(name: str) -> str:
+    return (
+        f"Whether outputs of {name} are right cannot be told: below float32 rounding alone "
+        f"changes them as much as a corruption."
+    )
+
+
 def _outputs(name: str, wrong: Collection[Cell], cells: Collection[Cell]) -> str:
     if not wrong:
         return f"Outputs of {name} are right in all {len(cells)} cells."
     boundaries = [cell for cell in cells if cell.is_exact_boundary]
     if set(wrong) == set(boundaries):
-        return (
-            f"Outputs of {name} are WRONG at every exact boundary ({_chunks(boundaries)}) and "
-            f"right in the other {len(cells) - len(wrong)} cells."
+        others = len(cells) - len(wrong)
+        return f"Outputs of {name} are WRONG at every exact boundary ({_chunks(boundaries)})" + (
+            f" and right in the other {others} cells." if others else "."
         )
     named = listed([cell.label for cell in wrong])
     return f"Outputs of {name} are WRONG in {len(wrong)} of {len(cells)} cells: {named}."

@@ -100,13 +100,14 @@ def _asv() -> Iterator[Finding]:
     except FixcostError as error:
         yield Finding(Outcome.MISSING, "subject", str(error))
         return
+    embedded = chosen.repository == places.ROOT / subject.FOLDER
     missing = [
         branch
         for branch in (chosen.base, chosen.fix)
         if git.commit_of(chosen.repository, branch) is None
     ]
     yield Finding(
-        Outcome.ADVICE if missing else Outcome.OK,
+        Outcome.OK if not missing else Outcome.ADVICE if embedded else Outcome.MISSING,
         "subject",
         f"{chosen.repository} has no {' and no '.join(missing)}: `fixcost subject create` "
         f"makes the embedded one."

@@ -99,14 +99,16 @@ def choose(
     """
     name = name or os.environ.get(PROFILE_VARIABLE)
     model = model or os.environ.get(MODEL_VARIABLE)
-    if name is None:
+    if not name:
         name = "nemotron-nano-9b-v2" if hardware.gpu_names() else "cpu-tiny"
     if name not in PROFILES:
         raise FixcostError(f"There is no profile {name!r}; choose one of {', '.join(PROFILES)}.")
     profile = PROFILES[name]
-    if samples or SAMPLES_VARIABLE in os.environ:
-        profile = replace(profile, samples=samples or _samples(os.environ[SAMPLES_VARIABLE]))
-    if model is None:
+    if wanted := os.environ.get(SAMPLES_VARIABLE):
+        profile = replace(profile, samples=_samples(wanted))
+    if samples:
+        profile = replace(profile, samples=samples)
+    if not model:
         return profile
     if not (Path(model) / "config.json").is_file():
         raise FixcostError(f"{model} holds no config.json: name the folder of a checkpoint.")

@@ -127,6 +127,11 @@ class Header:
 
 
 @dataclass(frozen=True)
+class _Versioned:
+    schema: int
+
+
+@dataclass(frozen=True)
 class Record:
     """A sweep as read back from disk, cells in the order of the header."""
 
@@ -141,13 +146,15 @@ def read_header(folder: Path) -> Header | None:
         FixcostError: it is damaged or of another schema.
     """
     path = folder / HEADER
-    header = _read(path, Header) if path.exists() else None
-    if header is not None and header.schema != SCHEMA:
+    if not path.exists():
+        return None
+    found = _read(path, _Versioned).schema
+    if found != SCHEMA:
         raise FixcostError(
-            f"{path} is of schema {header.schema} and this fixcost reads schema {SCHEMA}: "
+            f"{path} is of schema {found} and this fixcost reads schema {SCHEMA}: "
             f"remove {folder} and run the sweep again."
         )
-    return header
+    return _read(path, Header)
 
 
 def write_header(folder: Path, header: Header) -> None:
@@ -162,7 +169,13 @@ def read_cell(folder: Path, cell: Cell) -> CellResult | None:
         FixcostError: the file is damaged.
     """
     path = _cell_path(folder, cell)
-    return _read(path, CellResult) if path.exists() else None
+    if not path.exists():
+        return None
+    result = _read(path, CellResult)
+    whole = result.cell == cell and result.samples
+    if not whole or not all(_is_whole(sample) for sample in result.samples):
+        raise _damaged(path, "a sample, an arm or a figure is missing or impossible")
+    return result
 
 
 def write_cell(folder: Path, result: CellResult) -> None:
@@ -180,6 +193,9 @@ def read(folder: Path) -> Record:
     if header is None:
         raise FixcostError(f"There is no record in {folder}.")
     found = {cell: read_cell(folder, cell) for cell in header.cells}
+    missing = [cell.label for cell, result in found.items() if result is None]
+    if header.finished and missing:
+        raise _damaged(folder, f"it should be complete and lacks [{missing[0]}]")
     return Record(header, {cell: result for cell, result in found.items() if result is not None})
 
 
@@ -202,7 +218,12 @@ def _read(path: Path, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.DecodeError, OSError) as error:
-        raise FixcostError(
-            f"{path} is damaged ({error}): remove it and run the sweep again, "
-            f"which measures only what is missing."
-        ) from error
+        raise _damaged(path, str(error)) from None
+
+
+def _is_whole(sample: Sample) -> bool:
+    return set(sample.arms) == set(Arm) and all(arm.ttft > 0 for arm in sample.arms.values())
+
+
+def _damaged(path: Path, reason: str) -> FixcostError:
+    return FixcostError(f"{path} is damaged ({reason}): remove it and run the sweep again.")

@@ -15,7 +15,7 @@ from harness.comparison import Comparison, Side
 from harness.estimate import Estimate
 from harness.record import CellResult, Provenance, Record
 from harness.verdict import Verdict
-from harness.vocabulary import Arm, Scenario
+from harness.vocabulary import Arm, Offset, Scenario
 
 _STYLES = {Verdict.EQUAL: "green", Verdict.WRONG: "bold red", Verdict.CANNOT_TELL: "yellow"}
 _PLAIN_WIDTH = 120
@@ -30,6 +30,11 @@ def console() -> Console:
 def as_json(value: object) -> str:
     """A dataclass of results as JSON; an infinite bound becomes null."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def record_as_json(record: Record) -> str:
+    """A record as JSON, its cells as a list."""
+    return as_json({"header": record.header, "cells": list(record.cells.values())})
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -142,7 +147,7 @@ def _shortened(name: str) -> str:
 
 
 def _prompt(cell: Cell) -> str:
-    return str(cell.chunks) if cell.offset == "0" else f"{cell.chunks} {cell.offset}"
+    return str(cell.chunks) if cell.offset is Offset.EXACT else f"{cell.chunks} {cell.offset}"
 
 
 def _verdict(outcome: Verdict) -> Text:
@@ -150,8 +155,8 @@ def _verdict(outcome: Verdict) -> Text:
 
 
 def _ttft(side: Side) -> str:
-    return "wrong" if side.ttft is None else _ms(side.ttft.value)
+    return side.verdict.value if side.ttft is None else _ms(side.ttft.value)
 
 
 def _ends_section(cell: Cell) -> bool:
-    return cell.offset == "+half"
+    return cell.offset is Offset.HALF_ABOVE

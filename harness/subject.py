@@ -49,11 +49,13 @@ def current(conf_path: Path) -> Subject:
     from harness.asv_names import load_conf
 
     conf = load_conf(conf_path)
+    if not isinstance(conf.repo, str):
+        raise FixcostError(f'"repo" in {conf_path} must be a path.')
     if len(conf.branches) != 2:
         raise FixcostError(f'"branches" in {conf_path} must be two: without and with the fix.')
     repository = (conf_path.parent / conf.repo).resolve()
     base, fix = conf.branches
-    return Subject(repository, base, fix, conf.overlay_ref or _installed_tag())
+    return Subject(repository, base, fix, getattr(conf, "overlay_ref", None) or _installed_tag())
 
 
 def restore(conf_path: Path) -> Subject:
@@ -88,6 +90,8 @@ def use(
         raise FixcostError(f"The branch with the fix must not be {base} itself: check it out.")
     for branch in (base, fix):
         _check_branch(repository, branch)
+    if git.commit_of(repository, base) == git.commit_of(repository, fix):
+        raise FixcostError(f"{base} and {fix} are the same commit of {repository}.")
     wheel_ref = wheel_commit or wheel.installed(wheel.running_site_packages()).tag
     commit = git.commit_of(repository, wheel_ref)
     if commit is None:

@@ -26,8 +26,9 @@ WARM_UP = 6
 
 
 def place_of(profile: Profile, version: str) -> Path:
-    """Where the sweep of a commit or release goes by default, a place of its own a machine."""
-    return places.SWEEPS / platform.node() / version / profile.name
+    """Where a sweep goes by default: its own place for each machine, commit, profile and model."""
+    own = "" if profile.model is None else f"-{Path(profile.model).name}"
+    return places.SWEEPS / platform.node() / version / f"{profile.name}{own}"
 
 
 def run(
@@ -44,9 +45,13 @@ def run(
 
     Raises:
         FixcostError: another sweep writes there, the engine cannot be started, a prompt does not
-            fit, the disk is full, or the negative control failed. Finished cells are kept.
+            fit, the disk is full, or the negative control failed, which leaves the record in
+            `<place>.partial`. Finished cells are kept.
     """
-    partial = place.with_name(f"{place.name}.partial")
+    verdict.check_boundaries(grid)
+    if not place.name:
+        raise FixcostError(f"{place} cannot be a record: name a folder in it.")
+    partial = _partial(place)
     with _alone(place), progress.track(len(grid), f"Sweep of {profile.name}") as step:
         step("starting the engine", advance=0)
         with engine.start(profile) as running:
@@ -61,10 +66,14 @@ def run(
                     record.write_cell(partial, _measure(running, cell, header))
                 step(cell.label)
         record.write_header(partial, replace(header, finished=provenance.now()))
+        finished = record.read(partial)
+        verdict.check_control(finished)
         _publish(partial, place)
-    finished = record.read(place)
-    verdict.check_control(finished)
     return finished
+
+
+def _partial(place: Path) -> Path:
+    return place.with_name(f"{place.name}.partial")
 
 
 def _warm_up(running: Engine, grid: Sequence[Cell], header: Header) -> None:
@@ -97,7 +106,7 @@ def _header(
 def _resume_or_begin(partial: Path, header: Header) -> Header:
     """The header to go on with: the one on disk if it is of the same sweep, else the new one."""
     found = record.read_header(partial)
-    if found is not None and _identity(found) == _identity(header):
+    if found is not None and _identity(found) == _identity(header) and found.finished is None:
         return found
     record.clear(partial)
     record.write_header(partial, header)
@@ -135,6 +144,7 @@ def _alone(place: Path) -> Iterator[None]:
     except OSError as error:
         raise FixcostError(f"Cannot write {place}: {error.strerror or error}.") from error
     with held:
-        if place.exists() and record.read_header(place) is None:
-            raise FixcostError(f"{place} exists and is not a record: choose another place.")
+        for folder in (place, _partial(place)):
+            if folder.exists() and record.read_header(folder) is None:
+                raise FixcostError(f"{folder} exists and is not a record: choose another place.")
         yield

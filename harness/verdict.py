@@ -5,8 +5,10 @@ runs at low precision. In float32 the drift of correct arms stays below 1e-5 and
 corrupted state above 1e-3, so a threshold between them separates the two.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
+from harness.cells import Cell
 from harness.errors import FixcostError
 from harness.record import ArmResult, CellResult, Provenance, Record
 from harness.vocabulary import Arm
@@ -29,17 +31,30 @@ def is_wrong(wrong_tokens: float, logprob_drift: float) -> bool:
     return wrong_tokens > 0 or not logprob_drift <= DRIFT_THRESHOLD  # NaN is wrong too
 
 
-def can_tell(provenance: Provenance) -> bool:
+def can_tell(dtype: str, state_dtype: str) -> bool:
     """Whether model and state are kept precisely enough to tell a corruption from rounding."""
-    return provenance.dtype == provenance.state_dtype == "float32"
+    return dtype == state_dtype == "float32"
 
 
 def judge(result: CellResult, arm: Arm, provenance: Provenance) -> Verdict:
     """The verdict on one arm of one cell: wrong as soon as one sample is."""
-    if not can_tell(provenance):
+    if not can_tell(provenance.dtype, provenance.state_dtype):
         return Verdict.CANNOT_TELL
     wrong = any(_is_wrong(sample.arms[arm]) for sample in result.samples)
     return Verdict.WRONG if wrong else Verdict.EQUAL
+
+
+def check_boundaries(cells: Iterable[Cell]) -> None:
+    """Refuse cells in which the bug cannot show.
+
+    Raises:
+        FixcostError: none is an exact boundary.
+    """
+    if not any(cell.is_exact_boundary for cell in cells):
+        raise FixcostError(
+            "This sweep has no exact boundary of 2 chunks or more, so it cannot see the bug: "
+            "sweep at least 2 chunks."
+        )
 
 
 def check_control(record: Record) -> None:
@@ -49,13 +64,10 @@ def check_control(record: Record) -> None:
         FixcostError: the unaligned arm at an exact boundary was not caught in every sample, or
             no exact boundary was measured.
     """
+    check_boundaries(record.cells)
     boundaries = [result for cell, result in record.cells.items() if cell.is_exact_boundary]
-    if not boundaries:
-        raise FixcostError(
-            "This sweep has no exact boundary of 2 chunks or more, so it could not have seen "
-            "the bug: sweep at least 2 chunks."
-        )
-    if not can_tell(record.header.provenance):
+    origin = record.header.provenance
+    if not can_tell(origin.dtype, origin.state_dtype):
         return
     unseen = [
         (result.cell, sample.index)

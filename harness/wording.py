@@ -6,7 +6,7 @@ from harness.estimate import Estimate
 def interval(estimate: Estimate) -> str:
     """The 95 % interval of a ratio: "2.05 to 2.20", or how many samples were too few for one."""
     if estimate.low == 0:
-        return f"{estimate.count} samples"
+        return f"{estimate.count} sample{'s' * (estimate.count != 1)}"
     return f"{estimate.low:.2f} to {estimate.high:.2f}"
 
 

@@ -162,6 +162,8 @@ def test_asv_has_every_metric_with_its_samples(project: Project) -> None:
     assert on_main["reload.Reload.track_reload_time"][shipped].value is None
     ttft = on_main["reload.Reload.track_ttft"][aligned]
     assert ttft.samples == tuple(s.arms[Arm.RELOAD_ALIGNED].ttft for s in swept)
+    verdicts = on_main["reload.Reload.track_wrong_output"]
+    assert (verdicts[shipped].value, verdicts[aligned].value) == (1.0, 0.0)
     wrong = on_main["reload.Reload.track_wrong_tokens"]
     assert wrong[shipped].value == max(s.arms[Arm.RELOAD_SHIPPED].wrong_tokens for s in swept) > 0
     assert wrong[aligned].value == 0
@@ -210,6 +212,8 @@ def test_comparison_for_programs(project: Project) -> None:
         (["sweep", "--chunks", "0"], "Invalid value for '--chunks'"),
         (["sweep", "--model", "nowhere"], "nowhere holds no config.json"),
         (["report", "nowhere"], "There is no record in nowhere"),
+        (["sweep", "--out", "/"], "cannot be a record"),
+        (["sweep", "--chunks", "1"], "cannot see the bug"),
         (["subject", "use", "nowhere"], "is not a git repository"),
     ],
 )
@@ -243,6 +247,8 @@ def test_report_of_one_sweep(project: Project) -> None:
     assert reported.returncode == 0, reported.stderr
     said = " ".join(reported.stdout.split())
     assert f"commit {project.commit('main')[:8]} are WRONG at every exact boundary" in said
+    for_programs = project.run(*FIXCOST, "report", str(project.sweep("main")), "--format", "json")
+    assert len(json.loads(for_programs.stdout)["cells"]) == 32
 
 
 def test_every_benchmark_is_found_by_asv(project: Project) -> None:
@@ -254,6 +260,7 @@ def test_every_benchmark_is_found_by_asv(project: Project) -> None:
         "recomputed_tokens",
         "wrong_tokens",
         "logprob_drift",
+        "wrong_output",
     )} | {
         "reload.FixCost.track_fix_cost",
         "scheduler.Lookup.time_lookup",

@@ -1,6 +1,7 @@
 """The words and tables that a run ends with, for outcomes that a real run should not have."""
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,9 +101,31 @@ def test_low_precision_gets_no_verdict(shipped_record: Record) -> None:
     origin = replace(shipped_record.header.provenance, dtype="bfloat16")
     coarse = replace(shipped_record, header=replace(shipped_record.header, provenance=origin))
     said = conclusion.of_record(coarse)
-    assert "cannot be told at bfloat16" in said
+    assert "cannot be told: below float32" in said
     assert "WRONG" not in said and "caught" not in said
     assert any("cannot tell" in line for line in text_of(list(report.record_tables(coarse))))
+
+
+def test_low_precision_gets_no_verdict_in_a_comparison() -> None:
+    unsure = replace(RIGHT, verdict=Verdict.CANNOT_TELL)
+    rows = [replace(row, base=unsure, fix=unsure) for row in compared().rows]
+    said = conclusion.of_comparison(Comparison("main", "fix", rows))
+    assert said.startswith("Whether outputs of main and fix are right cannot be told")
+    assert "right in" not in said and "WRONG" not in said and "caught" not in said
+
+
+def test_record_for_programs(shipped_record: Record) -> None:
+    read = json.loads(report.record_as_json(shipped_record))
+    assert read["header"]["chunk"] == 128
+    assert len(read["cells"]) == 32
+    assert read["cells"][0]["samples"][0]["arms"]["cold"]["cached_tokens"] == 0
+
+
+def test_commit_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison.git, "commit_of", lambda *_: "0" * 40)
+    conf = Path(__file__).parents[1] / "asv.conf.json"
+    with pytest.raises(FixcostError, match="same commit"):
+        comparison.load(conf, "main", "HEAD")
 
 
 def test_record_in_words(shipped_record: Record) -> None:
@@ -116,6 +139,6 @@ def test_nothing_measured_is_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
     root = Path(__file__).parents[1]
     conf = tmp_path / "asv.conf.json"
     conf.write_text((root / "asv.conf.json").read_text().replace("./.subject", str(tmp_path)))
-    monkeypatch.setattr(comparison.git, "commit_of", lambda *_: "0" * 40)
+    monkeypatch.setattr(comparison.git, "commit_of", lambda _, name: name.rjust(40, "0"))
     with pytest.raises(FixcostError, match="Nothing was measured of main"):
         comparison.load(conf, "main", "fix-branch")

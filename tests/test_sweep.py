@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from harness import cells, estimate, numbers, record, sweep, verdict
 from harness.cells import Cell
 from harness.errors import FixcostError
 from harness.profiles import PROFILES
-from harness.record import Record
+from harness.record import CellResult, Record
 from harness.vocabulary import Arm, Offset, Scenario
 
 TINY = replace(PROFILES["cpu-tiny"], samples=1)
@@ -133,12 +134,14 @@ def test_two_sweeps_cannot_write_the_same_place(tmp_path: Path) -> None:
     assert not place.exists()
 
 
-def test_place_with_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "place").mkdir()
-    (tmp_path / "place" / "thesis.tex").write_text("years of work")
+@pytest.mark.parametrize("name", ["place", "place.partial"])
+def test_place_with_something_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    thesis = tmp_path / name / "cells" / "thesis.json"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("years of work")
     with pytest.raises(FixcostError, match="is not a record"):
         sweep.run(TINY, TWO_CELLS, tmp_path / "place", seed=0)
-    assert (tmp_path / "place" / "thesis.tex").read_text() == "years of work"
+    assert thesis.read_text() == "years of work"
 
 
 def corrupt(result: Record, cell: Cell, **changes: object) -> Record:
@@ -180,7 +183,7 @@ def test_one_chunk_never_hits_at_the_boundary(tmp_path: Path) -> None:
 
 
 def test_damaged_cell_is_named_and_nothing_is_lost(tmp_path: Path, shipped_record: Record) -> None:
-    record.write_header(tmp_path, shipped_record.header)
+    record.write_header(tmp_path, replace(shipped_record.header, finished=None))
     for result in shipped_record.cells.values():
         record.write_cell(tmp_path, result)
     damaged = tmp_path / "cells" / "repeat_2_0.json"
@@ -190,6 +193,45 @@ def test_damaged_cell_is_named_and_nothing_is_lost(tmp_path: Path, shipped_recor
     assert len(list((tmp_path / "cells").iterdir())) == 32
     damaged.unlink()
     assert len(record.read(tmp_path).cells) == 31
+
+
+def without_an_arm(result: CellResult) -> CellResult:
+    arms = {arm: kept for arm, kept in result.samples[0].arms.items() if arm is not Arm.COLD}
+    return replace(result, samples=[replace(result.samples[0], arms=arms)])
+
+
+def without_time(result: CellResult) -> CellResult:
+    first = result.samples[0]
+    arms = {**first.arms, Arm.COLD: replace(first.arms[Arm.COLD], ttft=0.0)}
+    return replace(result, samples=[replace(first, arms=arms)])
+
+
+@pytest.mark.parametrize(
+    "spoil", [without_an_arm, without_time, lambda result: replace(result, samples=[])]
+)
+def test_cell_that_cannot_be_is_damaged(
+    tmp_path: Path, shipped_record: Record, spoil: Callable[[CellResult], CellResult]
+) -> None:
+    cell = TWO_CELLS[0]
+    record.write_cell(tmp_path, spoil(shipped_record.cells[cell]))
+    with pytest.raises(FixcostError, match=r"repeat_2_0\.json is damaged"):
+        record.read_cell(tmp_path, cell)
+
+
+def test_cell_under_another_name_is_damaged(tmp_path: Path, shipped_record: Record) -> None:
+    record.write_cell(tmp_path, shipped_record.cells[TWO_CELLS[0]])
+    folder = tmp_path / "cells"
+    (folder / "repeat_2_0.json").rename(folder / "repeat_2_+1.json")
+    with pytest.raises(FixcostError, match=r"repeat_2_\+1\.json is damaged"):
+        record.read_cell(tmp_path, TWO_CELLS[1])
+
+
+def test_complete_record_with_a_missing_cell_is_damaged(
+    tmp_path: Path, shipped_record: Record
+) -> None:
+    record.write_header(tmp_path, shipped_record.header)
+    with pytest.raises(FixcostError, match=r"complete and lacks \[repeat, 2 chunks -1\]"):
+        record.read(tmp_path)
 
 
 def test_record_survives_the_disk(tmp_path: Path, shipped_record: Record) -> None:

@@ -7,13 +7,20 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.common import CHUNKS
-from harness import protocol, verdict
+from harness import profiles, protocol, verdict
 from harness.cells import Cell, grid
 from harness.engine import Engine, Serving
 from harness.vocabulary import RELOAD_ARMS, Alignment, Arm
 
 ROUNDS = 5
 SEED = 2
+PROFILE = profiles.choose()
+CAN_TELL = verdict.can_tell(PROFILE.dtype, PROFILE.state_dtype)
+"""Else rounding alone moves the output, and nothing about it is asserted."""
+
+
+def is_corrupted(cell: Cell, arm: Arm) -> bool:
+    return arm is Arm.RELOAD_UNALIGNED and cell.is_exact_boundary
 
 
 def arms_of_cells() -> list[object]:
@@ -26,7 +33,7 @@ def arms_of_cells() -> list[object]:
             cell,
             arm,
             id=f"{cell.key}-{arm}",
-            marks=wrong if arm is Arm.RELOAD_UNALIGNED and cell.is_exact_boundary else (),
+            marks=wrong if CAN_TELL and is_corrupted(cell, arm) else (),
         )
         for cell in grid(CHUNKS)
         for arm in Arm
@@ -62,5 +69,6 @@ def test_ttft(benchmark: BenchmarkFixture, running: Engine, cell: Cell, arm: Arm
         wrong_tokens=result.wrong_tokens,
         logprob_drift=result.logprob_drift,
     )
-    assert first.tokens == cold.tokens[:1]
-    assert not verdict.is_wrong(result.wrong_tokens, result.logprob_drift)
+    if CAN_TELL:
+        assert first.tokens == cold.tokens[:1]
+        assert not verdict.is_wrong(result.wrong_tokens, result.logprob_drift)
