@@ -58,4 +58,4 @@ lock: ## Choose the newest versions that fit and write them to requirements/cpu.
 	  --unsafe-package triton --output-file $(LOCK) pyproject.toml
 
 clean: ## Remove the environment and everything measured that is not committed
-	rm -rf .venv .venv-lock .asv .subject results/sweeps
+	rm -rf .venv .venv-lock .asv .subject sweeps

@@ -96,7 +96,7 @@ def sweep(
     samples: Annotated[int | None, typer.Option(min=1, help="Samples in each cell.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="From which all prompts follow.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Where the record goes; by default below results/sweeps.")
+        Path | None, typer.Option(help="Where the record goes; by default below sweeps.")
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:

@@ -4,5 +4,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ASV_CONF = ROOT / "asv.conf.json"
-SWEEPS = ROOT / "results" / "sweeps"
+SWEEPS = ROOT / "sweeps"
 BENCH_LOG = ROOT / ".asv" / "bench.log"
