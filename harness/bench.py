@@ -43,7 +43,10 @@ def run(conf_path: Path, log: Path) -> Comparison:
     print("asv measures both branches; where an output is wrong, its times count as failed.")
     arguments = ("run", "--bench", RELOAD_BENCHMARKS, "--record-samples", "--show-stderr")
     _logged(*arguments, folder=conf_path.parent, log=log)
-    return comparison.load(conf_path, chosen.base, chosen.fix)
+    try:
+        return comparison.load(conf_path, chosen.base, chosen.fix)
+    except FixcostError as error:
+        raise FixcostError(f"{error} What asv printed is in {log}.") from None
 
 
 def _logged(*arguments: str, folder: Path, log: Path) -> None:

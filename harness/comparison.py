@@ -52,6 +52,8 @@ class Comparison:
     base: str
     fix: str
     rows: list[Row]
+    one_sided: list[Cell]
+    """Cells of which only one of the two has all figures: about them nothing is said."""
 
 
 def load(conf_path: Path, base: str, fix: str) -> Comparison:
@@ -79,15 +81,19 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
         cells = _measured_cells(stored)
         if not cells:
             raise FixcostError(
-                f"Nothing was measured of {name} ({commit[:8]}) on this machine: "
-                f"run `asv run` or `fixcost bench` first."
+                f"Of {name} ({commit[:8]}) nothing complete is stored on this machine: "
+                f"`asv run --record-samples` measures it, and says why if it cannot."
             )
         measured.append((stored, cells))
     (before, base_cells), (after, fix_cells) = measured
+    shared = set(base_cells) & set(fix_cells)
+    if not shared:
+        raise FixcostError(f"{base} and {fix} have no measured cell in common.")
     return Comparison(
         base=base,
         fix=fix,
-        rows=[_row(cell, before, after) for cell in base_cells if cell in set(fix_cells)],
+        rows=[_row(cell, before, after) for cell in base_cells if cell in shared],
+        one_sided=[cell for cell in dict.fromkeys(base_cells + fix_cells) if cell not in shared],
     )
 
 
@@ -98,18 +104,20 @@ def _measured_cells(stored: _Benchmarks) -> list[Cell]:
 
 
 def _is_complete(stored: _Benchmarks, point: Parameters) -> bool:
-    told = all(
-        _is_number(stored.get(f"{_RELOAD}{metric}", {}).get((arm, *point)))
-        for metric in ("recomputed_tokens", "reload_bytes")
-        for arm in (Arm.RELOAD_SHIPPED.value, _CONTROL)
-    )
-    judged = point in {known[1:] for known in stored.get(f"{_RELOAD}wrong_output", {})}
-    ratios = stored[_FIX_COST][point].samples
-    return told and judged and f"{_RELOAD}ttft" in stored and min(ratios, default=0) > 0
-
-
-def _is_number(kept: Stored | None) -> bool:
-    return kept is not None and kept.value is not None and not math.isnan(kept.value)
+    """Whether nothing failed or is absent but the times of wrong output."""
+    shipped = (Arm.RELOAD_SHIPPED.value, *point)
+    needed = [
+        ("wrong_output", shipped),
+        ("wrong_output", (_CONTROL, *point)),
+        ("recomputed_tokens", shipped),
+        ("reload_bytes", shipped),
+    ]
+    found = [stored.get(f"{_RELOAD}{metric}", {}).get(place) for metric, place in needed]
+    if any(kept is None or kept.value is None for kept in found):
+        return False
+    ttft = stored.get(f"{_RELOAD}ttft", {}).get(shipped, Stored(None, ()))
+    has_speed = bool(ttft.samples) or _verdict(stored, shipped) is Verdict.WRONG
+    return has_speed and min(stored[_FIX_COST][point].samples, default=0) > 0
 
 
 def _cell(point: Parameters) -> Cell:
@@ -138,7 +146,7 @@ def _side(cell: Cell, stored: _Benchmarks) -> Side:
 
 def _verdict(stored: _Benchmarks, point: Parameters) -> Verdict:
     wrong = stored[f"{_RELOAD}wrong_output"][point].value
-    if wrong is None or math.isnan(wrong):
+    if wrong is None or math.isnan(wrong):  # None never gets here, see `_is_complete`
         return Verdict.CANNOT_TELL
     return Verdict.WRONG if wrong else Verdict.EQUAL
 

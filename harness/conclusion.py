@@ -18,18 +18,23 @@ def of_comparison(comparison: Comparison) -> str:
     rows = comparison.rows
     cells = [row.cell for row in rows]
     cost = _cost({row.cell: row.fix_costs for row in rows})
+    left_out = _left_out(comparison.one_sided)
     if any(Verdict.CANNOT_TELL in (row.base.verdict, row.fix.verdict) for row in rows):
-        return f"{_cannot_tell(f'{comparison.base} and {comparison.fix}')} {cost}"
+        unsure = _cannot_tell(f"{comparison.base} and {comparison.fix}")
+        return " ".join(filter(None, (unsure, cost, left_out)))
     base_wrong = [row.cell for row in rows if row.base.verdict is Verdict.WRONG]
     fix_wrong = [row.cell for row in rows if row.fix.verdict is Verdict.WRONG]
     missed = [row.cell for row in rows if not (row.base.control_caught and row.fix.control_caught)]
     return " ".join(
-        (
+        part
+        for part in (
             _outputs(comparison.base, base_wrong, cells),
             _outputs(comparison.fix, fix_wrong, cells),
             cost,
             _control(missed, cells),
+            left_out,
         )
+        if part
     )
 
 
@@ -58,6 +63,13 @@ def _wrong_cells(record: Record, arm: Arm) -> list[Cell]:
         for cell, result in record.cells.items()
         if verdict.judge(result, arm, origin) is Verdict.WRONG
     ]
+
+
+def _left_out(cells: Collection[Cell]) -> str:
+    if not cells:
+        return ""
+    named = listed([cell.label for cell in cells])
+    return f"NOT MEASURED on both, and left out above: {named}."
 
 
 def _cannot_tell(name: str) -> str:

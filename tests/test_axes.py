@@ -1,5 +1,9 @@
 """Beyond the default: other chunks, other cache modes, and engines that must not start."""
 
+import os
+import subprocess
+import sys
+import sysconfig
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,10 +79,22 @@ def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         engine.check_memory(TINY)
 
 
-def test_missing_vllm_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_names, "installed_version", lambda: None)
-    with pytest.raises(FixcostError, match="vLLM is not installed"), engine.start(TINY):
-        pass
+def test_missing_vllm_is_one_sentence(tmp_path: Path) -> None:
+    """A real Python that has every installed package but vLLM."""
+    for package in Path(sysconfig.get_path("platlib")).iterdir():
+        if not package.name.startswith("vllm"):
+            (tmp_path / package.name).symlink_to(package)
+    root = Path(__file__).parents[1]
+    refused = subprocess.run(
+        [sys.executable, "-S", "-c", "from harness.cli import main; main()", "sweep"],
+        env={**os.environ, "PYTHONPATH": f"{root}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].startswith("fixcost: vLLM is not installed")
+    assert "Traceback" not in refused.stderr
 
 
 def test_missing_private_name_names_the_supported_versions() -> None:

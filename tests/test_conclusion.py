@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from harness import asv_names, comparison, conclusion, report
+from harness.asv_names import Stored
 from harness.cells import Cell, grid
 from harness.comparison import Comparison, Row, Side
 from harness.errors import FixcostError
@@ -33,7 +34,7 @@ def compared(**changes: Row) -> Comparison:
         )
         for cell in grid([2, 3])
     }
-    return Comparison("main", "fix", [changes.get(key, row) for key, row in rows.items()])
+    return Comparison("main", "fix", [changes.get(key, row) for key, row in rows.items()], [])
 
 
 def row_of(cell: Cell, **changes: object) -> dict[str, Row]:
@@ -109,9 +110,46 @@ def test_low_precision_gets_no_verdict(shipped_record: Record) -> None:
 def test_low_precision_gets_no_verdict_in_a_comparison() -> None:
     unsure = replace(RIGHT, verdict=Verdict.CANNOT_TELL)
     rows = [replace(row, base=unsure, fix=unsure) for row in compared().rows]
-    said = conclusion.of_comparison(Comparison("main", "fix", rows))
+    said = conclusion.of_comparison(Comparison("main", "fix", rows, []))
     assert said.startswith("Whether outputs of main and fix are right cannot be told")
     assert "right in" not in said and "WRONG" not in said and "caught" not in said
+
+
+def test_cell_of_one_side_is_named() -> None:
+    cell = Cell(Scenario.REPEAT, 8, Offset.EXACT)
+    said = conclusion.of_comparison(replace(compared(), one_sided=[cell]))
+    assert said.endswith("NOT MEASURED on both, and left out above: repeat, 8 chunks 0.")
+
+
+POINT = ("repeat", "0", 2)
+
+
+def stored() -> dict[str, dict[tuple[object, ...], Stored]]:
+    """What asv keeps of one cell that is wrong as shipped, whose times therefore failed."""
+    figure = Stored(1.0, ())
+    arms = ("reload/shipped", "reload/unaligned")
+    metrics = ("wrong_output", "recomputed_tokens", "reload_bytes")
+    found = {f"reload.Reload.track_{m}": {(a, *POINT): figure for a in arms} for m in metrics}
+    found["reload.Reload.track_ttft"] = {(arm, *POINT): Stored(None, ()) for arm in arms}
+    found["reload.FixCost.track_fix_cost"] = {POINT: Stored(2.0, (2.0,) * 7)}
+    return found
+
+
+def test_wrong_cell_without_times_is_complete() -> None:
+    assert comparison._measured_cells(stored()) == [Cell(Scenario.REPEAT, 2, Offset.EXACT)]
+
+
+@pytest.mark.parametrize("metric", ["wrong_output", "recomputed_tokens", "reload_bytes"])
+def test_cell_with_a_failed_benchmark_is_not_complete(metric: str) -> None:
+    failed = stored()
+    failed[f"reload.Reload.track_{metric}"]["reload/shipped", *POINT] = Stored(None, ())
+    assert comparison._measured_cells(failed) == []
+
+
+def test_right_cell_whose_time_failed_is_not_complete() -> None:
+    failed = stored()
+    failed["reload.Reload.track_wrong_output"]["reload/shipped", *POINT] = Stored(0.0, ())
+    assert comparison._measured_cells(failed) == []
 
 
 def test_record_for_programs(shipped_record: Record) -> None:
@@ -140,5 +178,5 @@ def test_nothing_measured_is_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
     conf = tmp_path / "asv.conf.json"
     conf.write_text((root / "asv.conf.json").read_text().replace("./.subject", str(tmp_path)))
     monkeypatch.setattr(comparison.git, "commit_of", lambda _, name: name.rjust(40, "0"))
-    with pytest.raises(FixcostError, match="Nothing was measured of main"):
+    with pytest.raises(FixcostError, match=r"Of main .* nothing complete is stored"):
         comparison.load(conf, "main", "fix-branch")

@@ -140,6 +140,7 @@ def test_a_folder_that_is_gone_does_not_stop_the_work(
     monkeypatch.setenv(progress.VARIABLE, str(tmp_path / "gone" / "status.json"))
     with progress.track(1, "cells") as step:
         step("one")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupt_leaves_the_terminal_and_the_process_tidy(tmp_path: Path) -> None:
