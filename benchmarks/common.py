@@ -11,13 +11,13 @@ from harness.cells import Cell
 from harness.errors import PREFIX, FixcostError
 from harness.record import CellResult
 from harness.verdict import Verdict
-from harness.vocabulary import Arm, Offset, Scenario
+from harness.vocabulary import REPORTED_ARMS, Arm, Offset, Scenario
 
 SEED = 0
 CHUNKS = (2, 3, 4, 8)
 CELL_PARAMS = ([s.value for s in Scenario], [o.value for o in Offset], list(CHUNKS))
 CELL_NAMES = ["scenario", "offset", "chunks"]
-ARM_PARAMS = ([arm.value for arm in Arm], *CELL_PARAMS)
+ARM_PARAMS = ([arm.value for arm in REPORTED_ARMS], *CELL_PARAMS)
 ARM_NAMES = ["arm", *CELL_NAMES]
 
 
@@ -60,10 +60,10 @@ def read(place: Path, scenario: str, offset: str, chunks: int) -> CellResult:
 
 
 def judge(place: Path, result: CellResult, arm: Arm) -> Verdict:
-    """The verdict on this arm, given how precisely the sweep in `place` was run."""
+    """The verdict on this arm, by the oracle of the sweep in `place`."""
     header = record.read_header(place)
-    assert header is not None
-    return verdict.judge(result, arm, header.provenance)
+    assert header is not None and header.oracle is not None
+    return verdict.judge(result, arm, header.oracle)
 
 
 def check_output(place: Path, result: CellResult, arm: Arm) -> None:

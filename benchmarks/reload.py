@@ -14,7 +14,7 @@ from benchmarks.common import (
     read,
     with_samples,
 )
-from harness import numbers
+from harness import estimate, numbers, record, trust
 from harness.verdict import Verdict
 from harness.vocabulary import Arm
 
@@ -90,5 +90,29 @@ class FixCost(Swept):
         """
         return with_samples(numbers.fix_costs(read(place, scenario, offset, chunks)))
 
-    track_fix_cost.unit = "ratio"  # type: ignore[attr-defined]
-    track_fix_cost.version = "1"  # type: ignore[attr-defined]
+    def track_noise(
+        self, place: Path, scenario: str, offset: str, chunks: int
+    ) -> dict[str, object]:
+        """TTFT of a second `reload/aligned` over that of the first: 1 but for noise."""
+        return with_samples(numbers.noise(read(place, scenario, offset, chunks)))
+
+    def track_detectable(self, place: Path, scenario: str, offset: str, chunks: int) -> float:
+        """The smallest change of the fix cost that this cell would have shown."""
+        share = estimate.detectable(numbers.noise(read(place, scenario, offset, chunks)))
+        return share if math.isfinite(share) else math.nan
+
+    track_fix_cost.unit = track_noise.unit = "ratio"  # type: ignore[attr-defined]
+    track_detectable.unit = "share"  # type: ignore[attr-defined]
+    track_fix_cost.version = track_noise.version = "1"  # type: ignore[attr-defined]
+    track_detectable.version = "1"  # type: ignore[attr-defined]
+
+
+class Run(Swept):
+    """The sweep as a whole."""
+
+    def track_faults(self, place: Path) -> int:
+        """Reasons not to trust any figure of this run; `fixcost report` names them."""
+        return len(trust.faults(record.read(place)))
+
+    track_faults.unit = "faults"  # type: ignore[attr-defined]
+    track_faults.version = "1"  # type: ignore[attr-defined]

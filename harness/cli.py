@@ -93,7 +93,16 @@ def sweep(
         list[int] | None,
         typer.Option(min=1, help="Prompt length in chunks; give it several times."),
     ] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Samples in each cell.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="So many samples in each cell, whatever comes out.")
+    ] = None,
+    half_width: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Go on until the fix cost is known to within this share."),
+    ] = None,
+    cell_seconds: Annotated[
+        float | None, typer.Option(min=0, help="But no longer than so many seconds a cell.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="From which all prompts follow.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Where the record goes; by default below sweeps.")
@@ -108,7 +117,12 @@ def sweep(
     from harness import sweep as sweeping
 
     chosen = profiles.choose(profile, model, samples)
-    chosen = replace(chosen, chunks=tuple(chunks or chosen.chunks))
+    chosen = replace(
+        chosen,
+        chunks=tuple(chunks or chosen.chunks),
+        half_width=half_width or chosen.half_width,
+        cell_seconds=chosen.cell_seconds if cell_seconds is None else cell_seconds,
+    )
     place = out or sweeping.place_of(chosen, f"v{vllm_names.installed_version()}")
     sweeping.run(chosen, cells.grid(chosen.chunks), place.absolute(), seed=seed)
     _show_record(place, form)

@@ -14,6 +14,8 @@ from harness.vocabulary import Arm, Offset, Scenario
 
 _RELOAD = "reload.Reload.track_"
 _FIX_COST = "reload.FixCost.track_fix_cost"
+_NOISE = "reload.FixCost.track_noise"
+_FAULTS = "reload.Run.track_faults"
 _CONTROL = Arm.RELOAD_UNALIGNED.value
 
 _Benchmarks = dict[str, dict[Parameters, Stored]]
@@ -43,6 +45,10 @@ class Row:
     """As measured in the run of the commit with the fix."""
     fix_costs: tuple[float, ...]
     """The ratios behind it, one a sample."""
+    noise: tuple[float, ...]
+    """The ratios of two identical arms in the same samples."""
+    detectable: float
+    """The smallest change that these would have shown (0.05 is 5 %)."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,8 @@ class Comparison:
     rows: list[Row]
     one_sided: list[Cell]
     """Cells of which only one of the two has all figures: about them nothing is said."""
+    faulty: list[str]
+    """Those of the two whose run has faults (`trust.faults`), or was not checked for them."""
 
 
 def load(conf_path: Path, base: str, fix: str) -> Comparison:
@@ -94,6 +102,11 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
         fix=fix,
         rows=[_row(cell, before, after) for cell in base_cells if cell in shared],
         one_sided=[cell for cell in dict.fromkeys(base_cells + fix_cells) if cell not in shared],
+        faulty=[
+            name
+            for name, stored in ((base, before), (fix, after))
+            if stored.get(_FAULTS, {}).get((), Stored(None, ())).value != 0
+        ],
     )
 
 
@@ -117,7 +130,9 @@ def _is_complete(stored: _Benchmarks, point: Parameters) -> bool:
         return False
     ttft = stored.get(f"{_RELOAD}ttft", {}).get(shipped, Stored(None, ()))
     has_speed = bool(ttft.samples) or _verdict(stored, shipped) is Verdict.WRONG
-    return has_speed and min(stored[_FIX_COST][point].samples, default=0) > 0
+    noise = stored.get(_NOISE, {}).get(point, Stored(None, ()))
+    ratios = (stored[_FIX_COST][point].samples, noise.samples)
+    return has_speed and all(min(drawn, default=0) > 0 for drawn in ratios)
 
 
 def _cell(point: Parameters) -> Cell:
@@ -127,8 +142,16 @@ def _cell(point: Parameters) -> Cell:
 
 def _row(cell: Cell, before: _Benchmarks, after: _Benchmarks) -> Row:
     ratios = after[_FIX_COST][_point(cell)].samples
-    base, fix = _side(cell, before), _side(cell, after)
-    return Row(cell, base, fix, estimate.ratio(ratios), ratios)
+    noise = after[_NOISE][_point(cell)].samples
+    return Row(
+        cell=cell,
+        base=_side(cell, before),
+        fix=_side(cell, after),
+        fix_cost=estimate.ratio(ratios),
+        fix_costs=ratios,
+        noise=noise,
+        detectable=estimate.detectable(noise),
+    )
 
 
 def _side(cell: Cell, stored: _Benchmarks) -> Side:

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from harness import estimate, numbers, verdict
+from harness import estimate, numbers, trust, verdict
 from harness.cells import Cell
 from harness.comparison import Comparison
-from harness.record import Record
+from harness.estimate import Estimate
+from harness.record import Oracle, Record
 from harness.verdict import Verdict
 from harness.vocabulary import Arm
-from harness.wording import listed, times
+from harness.wording import bound, change, interval, listed, percent, times
 
 Ratios = Mapping[Cell, Sequence[float]]
 
@@ -18,19 +19,23 @@ def of_comparison(comparison: Comparison) -> str:
     rows = comparison.rows
     cells = [row.cell for row in rows]
     cost = _cost({row.cell: row.fix_costs for row in rows})
+    noise = _noise(estimate.pooled(row.noise for row in rows), [row.detectable for row in rows])
     left_out = _left_out(comparison.one_sided)
+    faulty = _faulty(comparison.faulty)
     if any(Verdict.CANNOT_TELL in (row.base.verdict, row.fix.verdict) for row in rows):
         unsure = _cannot_tell(f"{comparison.base} and {comparison.fix}")
-        return " ".join(filter(None, (unsure, cost, left_out)))
+        return " ".join(filter(None, (faulty, unsure, cost, noise, left_out)))
     base_wrong = [row.cell for row in rows if row.base.verdict is Verdict.WRONG]
     fix_wrong = [row.cell for row in rows if row.fix.verdict is Verdict.WRONG]
     missed = [row.cell for row in rows if not (row.base.control_caught and row.fix.control_caught)]
     return " ".join(
         part
         for part in (
+            faulty,
             _outputs(comparison.base, base_wrong, cells),
             _outputs(comparison.fix, fix_wrong, cells),
             cost,
+            noise,
             _control(missed, cells),
             left_out,
         )
@@ -43,25 +48,67 @@ def of_record(record: Record) -> str:
     origin = record.header.provenance
     name = f"vLLM {origin.vllm}" + (f" at commit {origin.commit[:8]}" if origin.commit else "")
     cells = list(record.cells)
-    if verdict.can_tell(origin.dtype, origin.state_dtype):
+    oracle = verdict.oracle_of(record)
+    if not oracle.blind:
         wrong = _wrong_cells(record, Arm.RELOAD_SHIPPED)
         caught = _wrong_cells(record, Arm.RELOAD_UNALIGNED)
         missed = [c for c in cells if c.is_exact_boundary and c not in caught]
         about_output = _outputs(name, wrong, cells)
-        about_control = _control(missed, cells)
+        about_control = f"{_control(missed, cells)} {_margins(oracle)}"
     else:
-        about_output = _cannot_tell(name)
+        about_output = _cannot_tell(name, oracle.blind)
         about_control = ""
     cost = _cost({cell: numbers.fix_costs(result) for cell, result in record.cells.items()})
-    return " ".join(filter(None, (about_output, cost, about_control)))
+    marked = _marked(trust.faults(record))
+    parts = (marked, about_output, cost, _instrument(record), about_control)
+    return " ".join((*filter(None, parts), *trust.advice(record)))
+
+
+def _marked(faults: Collection[str]) -> str:
+    return " ".join(("DO NOT TRUST THIS RUN:", *faults)) if faults else ""
+
+
+def _faulty(names: list[str]) -> str:
+    if not names:
+        return ""
+    return (
+        f"DO NOT TRUST THIS COMPARISON: the run of {listed(names)} has faults; `fixcost report` "
+        f"on its record says which."
+    )
+
+
+def _instrument(record: Record) -> str:
+    seen = trust.instrument(record.cells.values())
+    limits = [estimate.detectable(numbers.noise(result)) for result in record.cells.values()]
+    sentence = (
+        f"{_noise(seen.noise, limits)} Whichever of the two came later took {times(seen.order)}."
+    )
+    if seen.bursts:
+        sentence += f" {seen.bursts} of {seen.samples} samples were taken during a disturbance."
+    return sentence
+
+
+def _noise(seen: Estimate, limits: Collection[float]) -> str:
+    low, high = percent(min(limits)), percent(max(limits))
+    return (
+        f"Two identical arms differed by {times(seen)}; a change of {low} to {high}, by the cell, "
+        f"would have been seen."
+    )
+
+
+def _margins(oracle: Oracle) -> str:
+    return (
+        f"Correct output drifted by at most {oracle.noise:.1g} nats, the weakest corruption by "
+        f"{oracle.weakest:.1g}; what drifts beyond {oracle.threshold:.1g} counts as wrong."
+    )
 
 
 def _wrong_cells(record: Record, arm: Arm) -> list[Cell]:
-    origin = record.header.provenance
+    oracle = verdict.oracle_of(record)
     return [
         cell
         for cell, result in record.cells.items()
-        if verdict.judge(result, arm, origin) is Verdict.WRONG
+        if verdict.judge(result, arm, oracle) is Verdict.WRONG
     ]
 
 
@@ -72,11 +119,8 @@ def _left_out(cells: Collection[Cell]) -> str:
     return f"NOT MEASURED on both, and left out above: {named}."
 
 
-def _cannot_tell(name: str) -> str:
-    return (
-        f"Whether outputs of {name} are right cannot be told: below float32 rounding alone "
-        f"changes them as much as a corruption."
-    )
+def _cannot_tell(name: str, reason: str = "below float32 rounding can do as much") -> str:
+    return f"Whether outputs of {name} are right cannot be told at this precision: {reason}."
 
 
 def _outputs(name: str, wrong: Collection[Cell], cells: Collection[Cell]) -> str:
@@ -101,15 +145,23 @@ def _cost(ratios: Ratios) -> str:
             k: estimate.pooled(drawn for cell, drawn in at.items() if cell.chunks == k)
             for k in sorted({cell.chunks for cell in at})
         }
-        each = listed([f"{times(cost)} at {k} chunks" for k, cost in by_chunks.items()])
+        each = listed(
+            [f"{change(cost)} ({interval(cost)}) at {k}" for k, cost in by_chunks.items()]
+        )
+        cost = estimate.pooled(at.values())
         sentences.append(
-            f"At exact boundaries the fix costs, in time to the first token against the wrong "
-            f"answer, {each}."
+            f"At exact boundaries of {_chunks(list(at))} the fix costs {cost.value:.2f}x in time "
+            f"to the first token, against the wrong answer (95 % interval {interval(cost)}, "
+            f"{cost.count} pairs): {each}."
         )
     if elsewhere:
         cost = estimate.pooled(elsewhere)
-        seen = "no change is seen" if cost.low <= 1 <= cost.high else "the ratio is"
-        sentences.append(f"Elsewhere {seen}: {times(cost)}.")
+        seen = (
+            f"no change is seen, and none is larger than {bound(cost)}"
+            if cost.includes(1.0)
+            else f"the ratio is {cost.value:.2f}x"
+        )
+        sentences.append(f"Elsewhere {seen} ({interval(cost)}, {cost.count} pairs).")
     return " ".join(sentences)
 
 

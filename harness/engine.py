@@ -85,7 +85,11 @@ class Engine:
         `tokens` is the length of the output, by default the profile's.
         """
         before = _counters()
-        output = self._generate(prompt, tokens or self._output_tokens)
+        gc.disable()  # a collection in the midst of a request would count as its time
+        try:
+            output = self._generate(prompt, tokens or self._output_tokens)
+        finally:
+            gc.enable()
         after = _counters()
         return Serving(
             tokens=tuple(output.outputs[0].token_ids),
@@ -104,13 +108,14 @@ class Engine:
         """Wait until no store or load is in flight.
 
         Stores are submitted in the engine step after the one that made them, so whatever request
-        comes next pays for them. A tiny unrelated request takes that upon itself.
+        comes next pays for them. A step without a request takes that upon itself; where copies
+        are asynchronous, tiny unrelated requests keep the engine going until they are done.
 
         Raises:
             FixcostError: transfers are still under way after `SETTLE_SECONDS`.
         """
         deadline = time.monotonic() + SETTLE_SECONDS
-        self._generate([0], 1)
+        self._llm.llm_engine.step()
         while vllm_names.transfers_in_flight(self._connector):
             if time.monotonic() > deadline:
                 raise FixcostError(
@@ -224,6 +229,8 @@ def start(profile: Profile) -> Iterator[Engine]:
     os.environ.update(profiles.engine_environment(profile))
     tqdm.monitor_interval = 0  # else a thread of its own stays behind
     threads_before = set(threading.enumerate())
+    allowed = hardware.cores()
+    os.sched_setaffinity(0, hardware.idle_cores())  # inherited by the threads that compute
     llm = _start_llm(profile)
     try:
         running = Engine(llm, profile)
@@ -231,6 +238,7 @@ def start(profile: Profile) -> Iterator[Engine]:
         yield running
     finally:
         gc.unfreeze()
+        os.sched_setaffinity(0, allowed)
         vllm_names.shut_down(llm)
         del llm
         gc.collect()

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import psutil
 
+_LOOK_SECONDS = 0.5
+_BUSY_PERCENT = 50.0
+
 
 @cache
 def gpu_names() -> tuple[str, ...]:
@@ -40,6 +43,22 @@ def free_memory() -> int:
     """Bytes of host memory that can be had without swapping."""
     available: int = psutil.virtual_memory().available
     return available
+
+
+def frequency() -> float | None:
+    """The clock of the processor in MHz, mean over the cores; None where it cannot be read."""
+    found = psutil.cpu_freq()
+    return float(found.current) if found and found.current else None
+
+
+def idle_cores() -> list[int]:
+    """Of the cores that this process may run on, those that nobody else keeps busy.
+
+    Measured over a moment; all of them if every one is busy.
+    """
+    busy = psutil.cpu_percent(interval=_LOOK_SECONDS, percpu=True)
+    allowed = cores()
+    return [core for core in allowed if busy[core] < _BUSY_PERCENT] or allowed
 
 
 def load_average() -> float:

@@ -1,6 +1,6 @@
 """Figures out of samples: one a sample, two alignments always paired within it."""
 
-from harness.record import CellResult
+from harness.record import CellResult, Sample
 from harness.vocabulary import Arm
 
 
@@ -11,7 +11,29 @@ def values(result: CellResult, arm: Arm, metric: str) -> list[float]:
 
 def fix_costs(result: CellResult) -> list[float]:
     """TTFT of `reload/aligned` over TTFT of `reload/unaligned`, one ratio a sample."""
+    return [fix_cost(sample) for sample in result.samples]
+
+
+def fix_cost(sample: Sample) -> float:
+    """TTFT of `reload/aligned` over TTFT of `reload/unaligned`."""
+    return sample.arms[Arm.RELOAD_ALIGNED].ttft / sample.arms[Arm.RELOAD_UNALIGNED].ttft
+
+
+def noise(result: CellResult) -> list[float]:
+    """TTFT of the A/A arm over TTFT of `reload/aligned`: what would be 1 on a perfect machine."""
     return [
-        sample.arms[Arm.RELOAD_ALIGNED].ttft / sample.arms[Arm.RELOAD_UNALIGNED].ttft
+        sample.arms[Arm.RELOAD_ALIGNED_AGAIN].ttft / sample.arms[Arm.RELOAD_ALIGNED].ttft
         for sample in result.samples
     ]
+
+
+def order_effects(result: CellResult) -> list[float]:
+    """The same two, the one served later over the one served earlier."""
+    return [
+        ratio if _comes_first(sample, Arm.RELOAD_ALIGNED) else 1 / ratio
+        for sample, ratio in zip(result.samples, noise(result), strict=True)
+    ]
+
+
+def _comes_first(sample: Sample, arm: Arm) -> bool:
+    return sample.order.index(arm) < sample.order.index(Arm.RELOAD_ALIGNED_AGAIN)

@@ -12,6 +12,8 @@ PROFILE_VARIABLE = "FIXCOST_PROFILE"
 MODEL_VARIABLE = "FIXCOST_MODEL"
 SAMPLES_VARIABLE = "FIXCOST_SAMPLES"
 GIB = 1 << 30
+MINIMUM_PAIRS = 12
+"""Samples of a cell below which its figures are marked as not to be trusted."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,11 @@ class Profile:
     blocks_per_chunk: int
     chunks: tuple[int, ...]
     samples: int
-    """Samples per cell."""
+    """Samples in each cell, at least."""
+    half_width: float
+    """A cell goes on until the interval of its fix cost is this narrow (0.03: 3 % to each side)."""
+    cell_seconds: float
+    """Or until so much time is used up; 0 ends every cell after `samples`."""
     output_tokens: int
     """Greedy tokens compared per request."""
     context: int
@@ -55,7 +61,9 @@ PROFILES = {
             cache_mode=CacheMode.ALL,
             blocks_per_chunk=1,
             chunks=(2, 3, 4, 8),
-            samples=7,
+            samples=MINIMUM_PAIRS,
+            half_width=0.03,
+            cell_seconds=1.0,
             output_tokens=2,
             context=2048,
             host_bytes=GIB // 4,
@@ -71,7 +79,9 @@ PROFILES = {
             cache_mode=CacheMode.ALL,
             blocks_per_chunk=1,
             chunks=(2, 3, 4, 8),
-            samples=20,
+            samples=MINIMUM_PAIRS,
+            half_width=0.03,
+            cell_seconds=60.0,
             output_tokens=32,
             context=16384,
             host_bytes=16 * GIB,
@@ -91,7 +101,7 @@ def choose(
         name: a name of `PROFILES`, or None for `FIXCOST_PROFILE`.
         model: a checkpoint folder to put in place of the profile's model, or None for
             `FIXCOST_MODEL`.
-        samples: samples per cell, or None for `FIXCOST_SAMPLES`.
+        samples: samples of every cell, no more and no fewer, or None for `FIXCOST_SAMPLES`.
 
     Raises:
         FixcostError: there is no such profile, `model` is no folder with a `config.json`, or
@@ -105,9 +115,9 @@ def choose(
         raise FixcostError(f"There is no profile {name!r}; choose one of {', '.join(PROFILES)}.")
     profile = PROFILES[name]
     if wanted := os.environ.get(SAMPLES_VARIABLE):
-        profile = replace(profile, samples=_samples(wanted))
+        profile = replace(profile, samples=_samples(wanted), cell_seconds=0.0)
     if samples:
-        profile = replace(profile, samples=samples)
+        profile = replace(profile, samples=samples, cell_seconds=0.0)
     if not model:
         return profile
     if not (Path(model) / "config.json").is_file():

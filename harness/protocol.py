@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import hardware
+from harness import conditions
 from harness.cells import Cell
 from harness.engine import Engine, Serving
 from harness.record import ArmResult, Sample
@@ -14,6 +14,9 @@ from harness.vocabulary import RELOAD_ARMS, Arm, Scenario
 _LARGEST = float(np.finfo(np.float32).max)
 FIRST_TOKEN_ID = 3
 """Prompts avoid the ids below it, which mean padding, beginning and end in most vocabularies."""
+_ORDERS = ((0, 1, 3, 2), (1, 2, 0, 3), (2, 3, 1, 0), (3, 0, 2, 1))
+"""A Latin square balanced for neighbours (Williams 1949, doi:10.1071/CH9490149): in four samples
+every reload arm comes once in each place and once right after each other arm."""
 
 
 def extra_tokens(chunk: int, output_tokens: int) -> int:
@@ -40,8 +43,16 @@ def draw(engine: Engine, cell: Cell, seed: int, index: int) -> Draw:
     longer = generator.integers(
         FIRST_TOKEN_ID, engine.vocabulary, length + _extension(engine.chunk)
     ).tolist()
-    order = tuple(Arm(arm) for arm in generator.permutation(list(RELOAD_ARMS)))
-    return Draw(prompt=longer[:length], longer=longer, order=order)
+    return Draw(prompt=longer[:length], longer=longer, order=_order(cell, seed, index))
+
+
+def _order(cell: Cell, seed: int, index: int) -> tuple[Arm, ...]:
+    """Random, and balanced within every four samples of a cell."""
+    four, row = divmod(index, len(_ORDERS))
+    generator = np.random.default_rng([seed, *cell.key.encode(), four, *b"order"])
+    arms = generator.permutation(list(RELOAD_ARMS))
+    rows = generator.permutation(_ORDERS)
+    return tuple(Arm(arms[place]) for place in rows[row])
 
 
 def serve_before(engine: Engine, cell: Cell, drawn: Draw) -> Serving:
@@ -64,7 +75,7 @@ def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
     device cache and the same host memory: what the earlier request left there.
     """
     drawn = draw(engine, cell, seed, index)
-    load = hardware.load_average()
+    began = conditions.snapshot()
     cold = serve_before(engine, cell, drawn)
     stored = engine.stored_bytes()
     served = {Arm.COLD: cold, Arm.GPU_HIT: engine.serve(drawn.prompt)}
@@ -79,7 +90,7 @@ def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
     return Sample(
         index=index,
         order=drawn.order,
-        load_average=load,
+        conditions=conditions.since(began),
         arms={arm: compare(served[arm], cold, len(drawn.prompt)) for arm in Arm},
     )
 

@@ -14,9 +14,9 @@ import msgspec
 from harness.cells import Cell
 from harness.errors import FixcostError
 from harness.files import write_atomically
-from harness.vocabulary import Arm
+from harness.vocabulary import Arm, Ended
 
-SCHEMA = 1
+SCHEMA = 2
 HEADER = "sweep.json"
 
 Decoded = TypeVar("Decoded")
@@ -41,14 +41,29 @@ class ArmResult:
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """What the machine did beside a sample, while it was taken."""
+
+    load_average: float
+    """Of the last minute, in runnable tasks."""
+    frequency: float | None
+    """Clock of the processor in MHz, mean over the cores; None where it cannot be read."""
+    background: float
+    """Cores kept busy by other programs."""
+    steal: float
+    """Cores withheld by the hypervisor."""
+    burst: bool
+    """Whether one of the two was so high that the sample is marked."""
+
+
+@dataclass(frozen=True)
 class Sample:
     """One fresh random prompt taken through all arms of its cell."""
 
     index: int
     order: tuple[Arm, ...]
     """The reload arms in the order in which they were served."""
-    load_average: float
-    """Of the last minute, before the sample."""
+    conditions: Conditions
     arms: dict[Arm, ArmResult]
 
 
@@ -59,6 +74,32 @@ class CellResult:
     cell: Cell
     prompt_length: int
     samples: list[Sample]
+    ended: Ended
+    """What ended the sampling."""
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """How wrong output is told from right in this run, derived from the run (`verdict.derive`).
+
+    Drifts are in nats.
+    """
+
+    gpu_hits: int
+    """Samples of the arm that never leaves the device."""
+    floor: float
+    """Their drift, at its 90th percentile."""
+    threshold: float
+    """Output that drifts further is wrong."""
+    noise: float
+    """The largest drift of all correct arms (`gpu_hit`, and the cells off the boundaries) that
+    stays below the threshold."""
+    weakest: float
+    """The smallest drift of the known corruption."""
+    tokens_count: bool
+    """Whether a different token is wrong too: at low precision rounding alone flips tokens."""
+    blind: str
+    """Why no verdict can be given, or "" if it can."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +151,15 @@ class Header:
     seed: int
     """From which every prompt and every order follows."""
     samples: int
-    """Per cell."""
+    """Per cell, at least."""
+    half_width: float
+    """Of the fix cost's interval, at which a cell is ended (0.03: 3 % to each side)."""
+    cell_seconds: float
+    """After which it is ended anyway; 0: after `samples`."""
     warm_up: int
     """Samples thrown away before the first cell."""
+    settled: bool
+    """Whether times had stopped falling by then."""
     output_tokens: int
     chunk: int
     """Tokens per chunk, read back from the engine."""
@@ -121,6 +168,8 @@ class Header:
     groups: list[Group]
     cells: list[Cell]
     provenance: Provenance
+    oracle: Oracle | None = None
+    """None while cells are missing."""
     finished: str | None = None
     """ISO 8601, UTC; None while cells are missing."""
     schema: int = SCHEMA

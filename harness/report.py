@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import estimate, numbers, verdict, wording
+from harness import estimate, numbers, trust, verdict, wording
 from harness.cells import Cell
 from harness.comparison import Comparison, Side
 from harness.estimate import Estimate
-from harness.record import CellResult, Provenance, Record
+from harness.record import CellResult, Oracle, Record
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Offset, Scenario
 
@@ -33,8 +33,25 @@ def as_json(value: object) -> str:
 
 
 def record_as_json(record: Record) -> str:
-    """A record as JSON, its cells as a list."""
-    return as_json({"header": record.header, "cells": list(record.cells.values())})
+    """A record as JSON: what stands against it first, then each cell with its figures."""
+    cells = [
+        {
+            "fix_cost": estimate.ratio(numbers.fix_costs(result)),
+            "noise": estimate.ratio(numbers.noise(result)),
+            "detectable": estimate.detectable(numbers.noise(result)),
+            "result": result,
+        }
+        for result in record.cells.values()
+    ]
+    return as_json(
+        {
+            "faults": trust.faults(record),
+            "advice": trust.advice(record),
+            "instrument": trust.instrument(record.cells.values()) if cells else None,
+            "header": record.header,
+            "cells": cells,
+        }
+    )
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -61,7 +78,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
                     _kib(row.fix.reload_bytes),
                     _ttft(row.base),
                     _ttft(row.fix),
-                    *_fix_cost(row.fix_cost),
+                    *_fix_cost(row.fix_cost, row.detectable),
                     end_section=_ends_section(row.cell),
                 )
         tables.append(table)
@@ -82,31 +99,34 @@ def record_tables(record: Record) -> list[Table]:
         for cell, result in record.cells.items():
             if cell.scenario is scenario:
                 table.add_row(
-                    *_record_row(result, record.header.provenance),
+                    *_record_row(result, verdict.oracle_of(record)),
                     end_section=_ends_section(cell),
                 )
         tables.append(table)
     return tables
 
 
-def _record_row(result: CellResult, origin: Provenance) -> list[str | Text]:
+def _record_row(result: CellResult, oracle: Oracle) -> list[str | Text]:
     both = (Arm.RELOAD_ALIGNED, Arm.RELOAD_UNALIGNED)
 
     def figure(arm: Arm, metric: str) -> float:
         return estimate.median(numbers.values(result, arm, metric)).value
 
     def ttft(arm: Arm) -> str:
-        if verdict.judge(result, arm, origin) is Verdict.WRONG:
+        if verdict.judge(result, arm, oracle) is Verdict.WRONG:
             return "wrong"
         return _ms(figure(arm, "ttft"))
 
     return [
         _prompt(result.cell),
-        _verdict(verdict.judge(result, Arm.RELOAD_SHIPPED, origin)),
+        _verdict(verdict.judge(result, Arm.RELOAD_SHIPPED, oracle)),
         *(f"{figure(arm, 'recomputed_tokens'):.0f}" for arm in both),
         *(_kib(figure(arm, "reload_bytes")) for arm in both),
         *(ttft(arm) for arm in (*both, Arm.COLD)),
-        *_fix_cost(estimate.ratio(numbers.fix_costs(result))),
+        *_fix_cost(
+            estimate.ratio(numbers.fix_costs(result)),
+            estimate.detectable(numbers.noise(result)),
+        ),
     ]
 
 
@@ -128,10 +148,11 @@ def _table(scenario: Scenario) -> Table:
 def _add_fix_cost(table: Table) -> None:
     table.add_column("fix\ncost\n", justify="right", no_wrap=True)
     table.add_column("95 %\ninterval\n", no_wrap=True)
+    table.add_column("detect-\nable\n", justify="right", no_wrap=True)
 
 
-def _fix_cost(cost: Estimate) -> tuple[str, str]:
-    return f"{cost.value:.2f}x", wording.interval(cost)
+def _fix_cost(cost: Estimate, detectable: float) -> tuple[str, str, str]:
+    return wording.change(cost), wording.interval(cost), wording.percent(detectable)
 
 
 def _kib(size: float) -> str:

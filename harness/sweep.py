@@ -13,16 +13,32 @@ from dataclasses import replace
 from pathlib import Path
 
 import filelock
+import numpy as np
 
-from harness import cells, engine, places, progress, protocol, provenance, record, verdict
+from harness import (
+    cells,
+    engine,
+    numbers,
+    places,
+    progress,
+    protocol,
+    provenance,
+    record,
+    sampling,
+    verdict,
+)
 from harness.cells import Cell
 from harness.engine import Engine
 from harness.errors import FixcostError
 from harness.profiles import Profile
 from harness.record import CellResult, Header, Record
 
-WARM_UP = 6
+WARM_UP_LEAST, WARM_UP_MOST = 8, 40
 """Samples thrown away before the first cell, of the first and the last cell in turn."""
+SETTLED = 0.1
+"""Warm-up ends when times have stopped falling by more than this share."""
+_WARM_UP_INDEX = 1 << 20
+"""Of its first sample: prompts of its own."""
 
 
 def place_of(profile: Profile, version: str) -> Path:
@@ -57,15 +73,17 @@ def run(
         with engine.start(profile) as running:
             extra = protocol.extra_tokens(running.chunk, profile.output_tokens)
             cells.check_fit(grid, running.chunk, running.context, extra)
-            header = _header(profile, grid, running, seed, commit)
+            step("warming up", advance=0)
+            warm_up = _warm_up(running, grid, seed)
+            header = _header(profile, grid, running, seed, commit, warm_up)
             header = _resume_or_begin(partial, header)
-            _warm_up(running, grid, header)
             for cell in grid:
                 step(cell.label, advance=0)
                 if record.read_cell(partial, cell) is None:
                     record.write_cell(partial, _measure(running, cell, header))
                 step(cell.label)
-        record.write_header(partial, replace(header, finished=provenance.now()))
+        oracle = verdict.derive(record.read(partial).cells.values(), header.provenance)
+        record.write_header(partial, replace(header, oracle=oracle, finished=provenance.now()))
         finished = record.read(partial)
         verdict.check_control(finished)
         _publish(partial, place)
@@ -76,24 +94,48 @@ def _partial(place: Path) -> Path:
     return place.with_name(f"{place.name}.partial")
 
 
-def _warm_up(running: Engine, grid: Sequence[Cell], header: Header) -> None:
-    for index in range(header.warm_up):
-        cell = (grid[0], grid[-1])[index % 2]
-        protocol.take(running, cell, header.seed, header.samples + index)
+def _warm_up(running: Engine, grid: Sequence[Cell], seed: int) -> tuple[int, bool]:
+    """Take samples until times have settled; how many, and whether they have."""
+    seconds: list[float] = []
+    while len(seconds) < WARM_UP_MOST:
+        cell = (grid[0], grid[-1])[len(seconds) % 2]
+        taken = protocol.take(running, cell, seed, _WARM_UP_INDEX + len(seconds))
+        seconds.append(sum(arm.ttft for arm in taken.arms.values()))
+        if len(seconds) >= WARM_UP_LEAST and len(seconds) % 2 == 0 and has_settled(seconds):
+            return len(seconds), True
+    return len(seconds), False
+
+
+def has_settled(seconds: Sequence[float]) -> bool:
+    """Whether the last four of at least eight times are no faster than the four before them."""
+    before, after = np.median(seconds[-8:-4]), np.median(seconds[-4:])
+    return bool(after > before * (1 - SETTLED))
 
 
 def _measure(running: Engine, cell: Cell, header: Header) -> CellResult:
-    samples = [protocol.take(running, cell, header.seed, i) for i in range(header.samples)]
-    return CellResult(cell, cell.prompt_length(running.chunk), samples)
+    samples, ended = sampling.collect(
+        sampling.Rule(header.samples, header.half_width, header.cell_seconds),
+        lambda index: protocol.take(running, cell, header.seed, index),
+        numbers.fix_cost,
+    )
+    return CellResult(cell, cell.prompt_length(running.chunk), samples, ended)
 
 
 def _header(
-    profile: Profile, grid: Sequence[Cell], running: Engine, seed: int, commit: str | None
+    profile: Profile,
+    grid: Sequence[Cell],
+    running: Engine,
+    seed: int,
+    commit: str | None,
+    warm_up: tuple[int, bool],
 ) -> Header:
     return Header(
         seed=seed,
         samples=profile.samples,
-        warm_up=WARM_UP,
+        half_width=profile.half_width,
+        cell_seconds=profile.cell_seconds,
+        warm_up=warm_up[0],
+        settled=warm_up[1],
         output_tokens=profile.output_tokens,
         chunk=running.chunk,
         shipped_alignment=running.shipped_alignment,
@@ -114,9 +156,9 @@ def _resume_or_begin(partial: Path, header: Header) -> Header:
 
 
 def _identity(header: Header) -> Header:
-    """All of a header but when and under which load it was begun or finished."""
-    where = replace(header.provenance, started="", load_average=0.0)
-    return replace(header, provenance=where, finished=None)
+    """All of a header but when, under which load and on which cores it was begun or finished."""
+    where = replace(header.provenance, started="", load_average=0.0, cores=(), threads=0)
+    return replace(header, provenance=where, warm_up=0, settled=True, oracle=None, finished=None)
 
 
 def _publish(partial: Path, place: Path) -> None:

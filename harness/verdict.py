@@ -1,20 +1,27 @@
 """Is the output right? Judged by two signals, tokens and log-probability drift.
 
 Tokens alone miss a real corruption (Falcon-H1: 2 of 50 prompts showed it), and condemn correct
-runs at low precision. In float32 the drift of correct arms stays below 1e-5 and that of a
-corrupted state above 1e-3, so a threshold between them separates the two.
+runs at low precision, where rounding alone flips some. Drift tells the two apart where the noise
+of correct arms lies well below what a corruption does. How large that noise is, each run measures
+on itself.
 """
 
+import math
 from collections.abc import Iterable
 from enum import StrEnum
 
+import numpy as np
+
 from harness.cells import Cell
 from harness.errors import FixcostError
-from harness.record import ArmResult, CellResult, Provenance, Record
+from harness.record import ArmResult, CellResult, Oracle, Provenance, Record
 from harness.vocabulary import Arm
 
-DRIFT_THRESHOLD = 1e-4
-"""The geometric mean of the two bounds above, in nats."""
+RESOLUTION = 8 * 2.0**-23
+"""Nats that rounding alone can move a log-probability: float32, at a size of up to 8 nats. The
+logits are float32 at any precision of the model."""
+MARGIN = 10.0
+"""From the floor up to the threshold: room for the tail of the noise, which a run hardly sees."""
 
 
 class Verdict(StrEnum):
@@ -23,24 +30,62 @@ class Verdict(StrEnum):
     EQUAL = "equal"
     WRONG = "wrong"
     CANNOT_TELL = "cannot tell"
-    """Something is kept at a precision whose noise a corruption could hide in."""
+    """The noise of this run is as large as a corruption."""
 
 
-def is_wrong(wrong_tokens: float, logprob_drift: float) -> bool:
-    """Whether output that differs from the cold output so much is wrong, all in float32."""
-    return wrong_tokens > 0 or not logprob_drift <= DRIFT_THRESHOLD  # NaN is wrong too
-
-
-def can_tell(dtype: str, state_dtype: str) -> bool:
-    """Whether model and state are kept precisely enough to tell a corruption from rounding."""
+def is_exact(dtype: str, state_dtype: str) -> bool:
+    """Whether model and state are float32, so that rounding cannot flip a token."""
     return dtype == state_dtype == "float32"
 
 
-def judge(result: CellResult, arm: Arm, provenance: Provenance) -> Verdict:
+def derive(results: Iterable[CellResult], provenance: Provenance) -> Oracle:
+    """Find from a run's own samples how its wrong output is told from right.
+
+    The floor is the drift of `gpu_hit`, whose prefix never leaves the device, at the 90th
+    percentile, so that a tenth of them may be corrupted without hiding anything. The threshold is
+    `MARGIN` times the floor, or times what rounding can do if that is more. Where the known
+    corruption drifts no further than that, a run below float32 is blind.
+    """
+    results = list(results)
+    precision = provenance.state_dtype if provenance.dtype == "float32" else provenance.dtype
+    exact = is_exact(provenance.dtype, provenance.state_dtype)
+    device = _drifts(results, [Arm.GPU_HIT])
+    floor = float(np.quantile(device, 0.9))
+    threshold = MARGIN * max(floor, RESOLUTION)
+    correct = device + _drifts([r for r in results if not r.cell.is_exact_boundary], list(Arm))
+    boundaries = [result for result in results if result.cell.is_exact_boundary]
+    weakest = min(_drifts(boundaries, [Arm.RELOAD_UNALIGNED]), default=math.inf)
+    overlap = (
+        f"at {precision} the known corruption moves the output by as little as {weakest:.2g} nats, "
+        f"and rounding alone by {floor:.2g}"
+    )
+    return Oracle(
+        gpu_hits=len(device),
+        floor=floor,
+        threshold=threshold,
+        noise=max(drift for drift in [0.0, *correct] if drift <= threshold),
+        weakest=weakest,
+        tokens_count=exact,
+        blind="" if exact or weakest > threshold else overlap,
+    )
+
+
+def oracle_of(record: Record) -> Oracle:
+    """The one that the record holds, or, while cells are missing, derived from those there are."""
+    return record.header.oracle or derive(record.cells.values(), record.header.provenance)
+
+
+def is_wrong(arm: ArmResult, oracle: Oracle) -> bool:
+    """Whether output that differs from the cold output so much is wrong."""
+    by_token = oracle.tokens_count and arm.wrong_tokens > 0
+    return by_token or not arm.logprob_drift <= oracle.threshold  # NaN is wrong too
+
+
+def judge(result: CellResult, arm: Arm, oracle: Oracle) -> Verdict:
     """The verdict on one arm of one cell: wrong as soon as one sample is."""
-    if not can_tell(provenance.dtype, provenance.state_dtype):
+    if oracle.blind:
         return Verdict.CANNOT_TELL
-    wrong = any(_is_wrong(sample.arms[arm]) for sample in result.samples)
+    wrong = any(is_wrong(sample.arms[arm], oracle) for sample in result.samples)
     return Verdict.WRONG if wrong else Verdict.EQUAL
 
 
@@ -61,19 +106,19 @@ def check_control(record: Record) -> None:
     """Refuse a record that could not have seen the bug.
 
     Raises:
-        FixcostError: the unaligned arm at an exact boundary was not caught in every sample, or
-            no exact boundary was measured.
+        FixcostError: the unaligned arm at an exact boundary did not drift beyond the threshold in
+            every sample, or no exact boundary was measured.
     """
     check_boundaries(record.cells)
-    boundaries = [result for cell, result in record.cells.items() if cell.is_exact_boundary]
-    origin = record.header.provenance
-    if not can_tell(origin.dtype, origin.state_dtype):
+    oracle = oracle_of(record)
+    if oracle.blind:
         return
+    boundaries = [result for cell, result in record.cells.items() if cell.is_exact_boundary]
     unseen = [
         (result.cell, sample.index)
         for result in boundaries
         for sample in result.samples
-        if not _is_wrong(sample.arms[Arm.RELOAD_UNALIGNED])
+        if sample.arms[Arm.RELOAD_UNALIGNED].logprob_drift <= oracle.threshold
     ]
     if unseen:
         cell, index = unseen[0]
@@ -81,9 +126,15 @@ def check_control(record: Record) -> None:
         raise FixcostError(
             f"The negative control failed: the known corruption went unseen in {len(unseen)} of "
             f"{total} samples, first in sample {index} of [{cell.label}], so this run could not "
-            f"have seen the bug."
+            f"have seen the bug (noise floor {oracle.floor:.2g} nats, threshold "
+            f"{oracle.threshold:.2g})."
         )
 
 
-def _is_wrong(result: ArmResult) -> bool:
-    return is_wrong(result.wrong_tokens, result.logprob_drift)
+def _drifts(results: Iterable[CellResult], arms: Iterable[Arm]) -> list[float]:
+    return [
+        sample.arms[arm].logprob_drift
+        for arm in arms
+        for result in results
+        for sample in result.samples
+    ]

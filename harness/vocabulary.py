@@ -1,4 +1,4 @@
-"""The words of the project, as types: alignments, arms, scenarios, offsets, cache modes."""
+"""The words of the project, as types: alignments, arms, scenarios, offsets and the rest."""
 
 from enum import StrEnum
 
@@ -22,13 +22,18 @@ class Arm(StrEnum):
     RELOAD_SHIPPED = "reload/shipped"
     RELOAD_ALIGNED = "reload/aligned"
     RELOAD_UNALIGNED = "reload/unaligned"
+    RELOAD_ALIGNED_AGAIN = "reload/aligned-again"
+    """The A/A arm: it does what `reload/aligned` does, so any difference is noise."""
 
 
 RELOAD_ARMS: dict[Arm, Alignment] = {
     Arm.RELOAD_SHIPPED: Alignment.SHIPPED,
     Arm.RELOAD_ALIGNED: Alignment.ALIGNED,
     Arm.RELOAD_UNALIGNED: Alignment.UNALIGNED,
+    Arm.RELOAD_ALIGNED_AGAIN: Alignment.ALIGNED,
 }
+REPORTED_ARMS = tuple(arm for arm in Arm if arm is not Arm.RELOAD_ALIGNED_AGAIN)
+"""The arms that say something of the code under test; the A/A arm says it of the instrument."""
 
 
 class Scenario(StrEnum):
@@ -51,6 +56,14 @@ class Offset(StrEnum):
     def tokens(self, chunk: int) -> int:
         """The offset in tokens for a chunk of `chunk` tokens."""
         return {"-1": -1, "0": 0, "+1": 1, "+half": chunk // 2}[self.value]
+
+
+class Ended(StrEnum):
+    """What ended the sampling of a cell."""
+
+    NARROW = "narrow enough"
+    TIME = "time used up"
+    COUNT = "as many as asked"
 
 
 class CacheMode(StrEnum):

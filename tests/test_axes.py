@@ -23,7 +23,7 @@ BOUNDARY = Cell(Scenario.REPEAT, 2, Offset.EXACT)
 
 @pytest.mark.parametrize("blocks_per_chunk", [2, 4])
 def test_table_with_larger_chunks(tmp_path: Path, blocks_per_chunk: int) -> None:
-    profile = replace(TINY, blocks_per_chunk=blocks_per_chunk, samples=1)
+    profile = replace(TINY, blocks_per_chunk=blocks_per_chunk, samples=1, cell_seconds=0.0)
     swept = sweep.run(profile, grid([1, 2]), tmp_path / "swept", seed=0)
     assert swept.header.chunk == 128 * blocks_per_chunk
     sweep_table.check(swept, shipped=Arm.RELOAD_ALIGNED)
@@ -31,7 +31,7 @@ def test_table_with_larger_chunks(tmp_path: Path, blocks_per_chunk: int) -> None
 
 def test_align_mode_reloads_nothing_at_an_exact_boundary(tmp_path: Path) -> None:
     """vLLM 0.28 keeps no state there in this mode: right, but the whole prompt is recomputed."""
-    profile = replace(TINY, cache_mode=CacheMode.ALIGN, samples=2)
+    profile = replace(TINY, cache_mode=CacheMode.ALIGN, samples=2, cell_seconds=0.0)
     cells = [BOUNDARY, replace(BOUNDARY, offset=Offset.ONE_ABOVE)]
     swept = sweep.run(profile, cells, tmp_path / "swept", seed=0)
     for sample in swept.cells[BOUNDARY].samples:
@@ -69,7 +69,9 @@ def test_groups_with_different_chunks_are_refused() -> None:
 
 def test_prompt_that_does_not_fit_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     with pytest.raises(FixcostError, match=r"2624 tokens .* context holds 2048"):
-        sweep.run(replace(TINY, samples=1), grid([20]), tmp_path / "swept", seed=0)
+        sweep.run(
+            replace(TINY, samples=1, cell_seconds=0.0), grid([20]), tmp_path / "swept", seed=0
+        )
     assert not (tmp_path / "swept").exists()
 
 

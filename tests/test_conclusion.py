@@ -14,9 +14,9 @@ from harness.cells import Cell, grid
 from harness.comparison import Comparison, Row, Side
 from harness.errors import FixcostError
 from harness.estimate import Estimate
-from harness.record import Record
+from harness.record import Conditions, Record
 from harness.verdict import Verdict
-from harness.vocabulary import Offset, Scenario
+from harness.vocabulary import Arm, Ended, Offset, Scenario
 
 RIGHT = Side(Verdict.EQUAL, Estimate(0.01, 0.009, 0.011, 8), 127, 280_576, True)
 WRONG = replace(RIGHT, verdict=Verdict.WRONG, ttft=None, recomputed_tokens=1)
@@ -31,10 +31,12 @@ def compared(**changes: Row) -> Comparison:
             fix=RIGHT,
             fix_cost=Estimate(2.0, 1.9, 2.1, 8),
             fix_costs=(2.0,) * 8 if cell.is_exact_boundary else (0.99, 1.01) * 4,
+            noise=(0.98, 1.02) * 6,
+            detectable=0.04 if cell.chunks == 2 else 0.125,
         )
         for cell in grid([2, 3])
     }
-    return Comparison("main", "fix", [changes.get(key, row) for key, row in rows.items()], [])
+    return Comparison("main", "fix", [changes.get(key, row) for key, row in rows.items()], [], [])
 
 
 def row_of(cell: Cell, **changes: object) -> dict[str, Row]:
@@ -45,11 +47,13 @@ def row_of(cell: Cell, **changes: object) -> dict[str, Row]:
 def test_the_expected_outcome() -> None:
     assert conclusion.of_comparison(compared()) == (
         "Outputs of main are WRONG at every exact boundary (2 and 3 chunks) and right in the "
-        "other 12 cells. Outputs of fix are right in all 16 cells. At exact boundaries the fix "
-        "costs, in time to the first token against the wrong answer, 2.00x (2.00 to 2.00) at 2 "
-        "chunks and 2.00x (2.00 to 2.00) at 3 chunks. Elsewhere no change is seen: 1.00x (0.99 to "
-        "1.01). The known corruption was caught at every exact boundary, so this run could see "
-        "the bug."
+        "other 12 cells. Outputs of fix are right in all 16 cells. At exact boundaries of 2 and 3 "
+        "chunks the fix costs 2.00x in time to the first token, against the wrong answer (95 % "
+        "interval 2.00 to 2.00, 32 pairs): 2.00x (2.00 to 2.00) at 2 and 2.00x (2.00 to 2.00) at "
+        "3. Elsewhere no change is seen, and none is larger than 0.3 % (1.00 to 1.00, 96 pairs). "
+        "Two identical arms differed by 1.00x (1.00 to 1.00); a change of 4 % to 12 %, by the "
+        "cell, would have been seen. The known corruption was caught at every exact boundary, so "
+        "this run could see the bug."
     )
 
 
@@ -80,7 +84,7 @@ def test_change_elsewhere_is_not_called_none() -> None:
         for row in row_of(cell, fix_costs=(1.2, 1.21, 1.19, 1.22, 1.2, 1.2, 1.21, 1.18)).values()
     }
     said = conclusion.of_comparison(compared(**slower))
-    assert "Elsewhere the ratio is: 1.20x (1.20 to 1.20)." in said
+    assert "Elsewhere the ratio is 1.20x (1.20 to 1.20, 96 pairs)." in said
 
 
 def text_of(tables: list[object]) -> list[str]:
@@ -98,11 +102,13 @@ def test_wrong_arm_has_no_speed_in_the_table() -> None:
     assert sum(line.startswith("Scenario") for line in lines) == 2
 
 
-def test_low_precision_gets_no_verdict(shipped_record: Record) -> None:
-    origin = replace(shipped_record.header.provenance, dtype="bfloat16")
-    coarse = replace(shipped_record, header=replace(shipped_record.header, provenance=origin))
+def test_blind_run_gets_no_verdict(shipped_record: Record) -> None:
+    oracle = shipped_record.header.oracle
+    assert oracle is not None
+    unsure = replace(oracle, blind="noise is as large as the corruption")
+    coarse = replace(shipped_record, header=replace(shipped_record.header, oracle=unsure))
     said = conclusion.of_record(coarse)
-    assert "cannot be told: below float32" in said
+    assert "cannot be told at this precision: noise is as large as the corruption." in said
     assert "WRONG" not in said and "caught" not in said
     assert any("cannot tell" in line for line in text_of(list(report.record_tables(coarse))))
 
@@ -110,7 +116,7 @@ def test_low_precision_gets_no_verdict(shipped_record: Record) -> None:
 def test_low_precision_gets_no_verdict_in_a_comparison() -> None:
     unsure = replace(RIGHT, verdict=Verdict.CANNOT_TELL)
     rows = [replace(row, base=unsure, fix=unsure) for row in compared().rows]
-    said = conclusion.of_comparison(Comparison("main", "fix", rows, []))
+    said = conclusion.of_comparison(Comparison("main", "fix", rows, [], []))
     assert said.startswith("Whether outputs of main and fix are right cannot be told")
     assert "right in" not in said and "WRONG" not in said and "caught" not in said
 
@@ -132,6 +138,7 @@ def stored() -> dict[str, dict[tuple[object, ...], Stored]]:
     found = {f"reload.Reload.track_{m}": {(a, *POINT): figure for a in arms} for m in metrics}
     found["reload.Reload.track_ttft"] = {(arm, *POINT): Stored(None, ()) for arm in arms}
     found["reload.FixCost.track_fix_cost"] = {POINT: Stored(2.0, (2.0,) * 7)}
+    found["reload.FixCost.track_noise"] = {POINT: Stored(1.0, (1.0,) * 7)}
     return found
 
 
@@ -156,7 +163,10 @@ def test_record_for_programs(shipped_record: Record) -> None:
     read = json.loads(report.record_as_json(shipped_record))
     assert read["header"]["chunk"] == 128
     assert len(read["cells"]) == 32
-    assert read["cells"][0]["samples"][0]["arms"]["cold"]["cached_tokens"] == 0
+    assert read["cells"][0]["result"]["samples"][0]["arms"]["cold"]["cached_tokens"] == 0
+    assert read["cells"][0]["fix_cost"]["count"] == 3
+    assert read["cells"][0]["detectable"] > 0
+    assert [fault for fault in read["faults"] if "fewer than 12 pairs" in fault]
 
 
 def test_commit_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +178,71 @@ def test_commit_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_record_in_words(shipped_record: Record) -> None:
     said = conclusion.of_record(shipped_record)
+    assert said.startswith("DO NOT TRUST THIS RUN: 32 of 32 cells have fewer than 12 pairs")
+    assert "Outputs of vLLM 0.28.0 are right in all 32 cells." in said
+    assert "caught at every exact boundary, so this run could see the bug." in said
+
+
+def test_run_with_enough_pairs_is_trusted(shipped_record: Record) -> None:
+    said = conclusion.of_record(with_pairs(shipped_record, 12))
     assert said.startswith("Outputs of vLLM 0.28.0 are right in all 32 cells.")
-    assert said.endswith("caught at every exact boundary, so this run could see the bug.")
+
+
+def with_pairs(record: Record, count: int) -> Record:
+    """The same samples over and over, and two identical arms that really are."""
+    cells = {}
+    for cell, result in record.cells.items():
+        same = [
+            replace(s, arms=s.arms | {Arm.RELOAD_ALIGNED_AGAIN: s.arms[Arm.RELOAD_ALIGNED]})
+            for s in result.samples
+        ]
+        cells[cell] = replace(result, samples=(same * count)[:count])
+    return replace(record, cells=cells)
+
+
+def test_failed_a_a_test_is_said_first(shipped_record: Record) -> None:
+    """The second of two identical arms takes 5 % longer in every sample."""
+    cells = {}
+    for cell, result in with_pairs(shipped_record, 12).cells.items():
+        slower = [
+            replace(
+                s,
+                arms=s.arms
+                | {
+                    Arm.RELOAD_ALIGNED_AGAIN: replace(
+                        s.arms[Arm.RELOAD_ALIGNED], ttft=s.arms[Arm.RELOAD_ALIGNED].ttft * 1.05
+                    )
+                },
+            )
+            for s in result.samples
+        ]
+        cells[cell] = replace(result, samples=slower)
+    said = conclusion.of_record(replace(shipped_record, cells=cells))
+    assert said.startswith("DO NOT TRUST THIS RUN: The A/A test failed: two identical arms differ")
+
+
+def test_comparison_of_a_run_with_faults_is_marked() -> None:
+    said = conclusion.of_comparison(replace(compared(), faulty=["main"]))
+    assert said.startswith("DO NOT TRUST THIS COMPARISON: the run of main has faults")
+
+
+def test_disturbed_samples_are_counted_and_explained(shipped_record: Record) -> None:
+    (cell, result), *_ = with_pairs(shipped_record, 12).cells.items()
+    busy = Conditions(load_average=3, frequency=2000, background=0.9, steal=0.3, burst=True)
+    calm = Conditions(load_average=0, frequency=3000, background=0, steal=0, burst=False)
+    samples = [
+        replace(sample, conditions=busy if index < 3 else calm)
+        for index, sample in enumerate(result.samples)
+    ]
+    header = replace(shipped_record.header, settled=False, cell_seconds=1.0)
+    late = replace(result, samples=samples, ended=Ended.TIME)
+    said = conclusion.of_record(Record(header, {cell: late}))
+    assert "3 of 12 samples were taken during a disturbance." in said
+    assert "Other programs kept 0.23 cores busy" in said
+    assert "The hypervisor withheld 0.075 cores" in said
+    assert "The clock varied between 2000 and 3000 MHz" in said
+    assert "Times were still falling after" in said
+    assert "1 of 1 cells used up their 1 s before the interval was within 3 %" in said
 
 
 def test_nothing_measured_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

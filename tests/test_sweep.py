@@ -9,20 +9,22 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import filelock
 import pytest
 import sweep_table
+from conftest import SAMPLES
 
-from harness import cells, estimate, numbers, record, sweep, verdict
+from harness import cells, estimate, numbers, protocol, record, sweep, verdict
 from harness.cells import Cell
 from harness.errors import FixcostError
 from harness.profiles import PROFILES
 from harness.record import CellResult, Record
-from harness.vocabulary import Arm, Offset, Scenario
+from harness.vocabulary import RELOAD_ARMS, Arm, Offset, Scenario
 
-TINY = replace(PROFILES["cpu-tiny"], samples=1)
+TINY = replace(PROFILES["cpu-tiny"], samples=1, cell_seconds=0.0)
 TWO_CELLS = [Cell(Scenario.REPEAT, 2, Offset.EXACT), Cell(Scenario.REPEAT, 2, Offset.ONE_ABOVE)]
 
 
@@ -53,9 +55,40 @@ def test_recomputing_a_chunk_dominates(shipped_record: Record) -> None:
     assert cost.value > 1.5
 
 
-def test_reload_arms_come_in_every_order(shipped_record: Record) -> None:
-    orders = {s.order for result in shipped_record.cells.values() for s in result.samples}
-    assert len(orders) == 6
+def test_order_of_the_arms_is_random_and_balanced() -> None:
+    """In four samples each arm has each place, and each neighbour, once."""
+    arms = set(RELOAD_ARMS)
+    orders = [protocol._order(TWO_CELLS[0], 0, index) for index in range(80)]
+    for first in range(0, 80, 4):
+        four = orders[first : first + 4]
+        assert all(set(place) == arms for place in zip(*four, strict=True))
+        neighbours = [pair for order in four for pair in pairwise(order)]
+        assert len(set(neighbours)) == len(neighbours) == 12
+    assert len(set(orders)) > 12
+
+
+def test_record_holds_the_order_that_was_drawn(shipped_record: Record) -> None:
+    for cell, result in shipped_record.cells.items():
+        drawn = [protocol._order(cell, 1, index) for index in range(SAMPLES)]
+        assert [sample.order for sample in result.samples] == drawn
+
+
+def test_times_have_settled_when_they_stop_falling() -> None:
+    assert not sweep.has_settled([9, 8, 7, 6, 5, 4, 3, 2])
+    assert sweep.has_settled([9, 5, 5, 5, 5, 5, 5, 5])
+    assert sweep.has_settled([5, 5, 5, 5, 9, 9, 9, 9])
+
+
+def test_oracle_is_derived_from_the_run(shipped_record: Record) -> None:
+    oracle = shipped_record.header.oracle
+    assert oracle is not None
+    drifts = [
+        s.arms[Arm.GPU_HIT].logprob_drift for r in shipped_record.cells.values() for s in r.samples
+    ]
+    assert oracle.gpu_hits == len(drifts) == 32 * SAMPLES
+    assert sum(drift <= oracle.floor for drift in drifts) >= 0.9 * len(drifts)
+    assert oracle.floor <= oracle.noise < oracle.threshold < oracle.weakest / 100
+    assert oracle.tokens_count and not oracle.blind
 
 
 def test_record_says_where_it_came_from(shipped_record: Record) -> None:
@@ -63,7 +96,7 @@ def test_record_says_where_it_came_from(shipped_record: Record) -> None:
     assert origin.vllm == "0.28.0"
     assert origin.commit is None
     assert origin.state_dtype == "float32"
-    assert origin.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert set(origin.cores) <= os.sched_getaffinity(0) and origin.cores
     assert shipped_record.header.finished is not None
 
 
@@ -172,7 +205,7 @@ def test_sweep_without_a_boundary_cannot_see_the_bug(shipped_record: Record) -> 
 
 def test_one_chunk_never_hits_at_the_boundary(tmp_path: Path) -> None:
     place = tmp_path / "one"
-    profile = replace(TINY, samples=2)
+    profile = replace(TINY, samples=2, cell_seconds=0.0)
     grid = [*cells.grid([1]), TWO_CELLS[0]]
     swept = sweep.run(profile, grid, place, seed=3)
     sweep_table.check(swept, shipped=Arm.RELOAD_ALIGNED)
@@ -262,7 +295,12 @@ def test_full_disk_leaves_the_finished_cells(tmp_path: Path) -> None:
         pytest.skip("mounting a small file system is not allowed here")
     try:
         with pytest.raises(FixcostError, match="No space left"):
-            sweep.run(replace(TINY, samples=4), cells.grid([2, 3]), disk / "place", seed=0)
+            sweep.run(
+                replace(TINY, samples=4, cell_seconds=0.0),
+                cells.grid([2, 3]),
+                disk / "place",
+                seed=0,
+            )
         kept = record.read(disk / "place.partial")
         assert 0 < len(kept.cells) < 16
         assert not (disk / "place").exists()
