@@ -24,7 +24,9 @@ class Profile:
     device: str
     """"cpu" or "cuda"."""
     model: str | None
-    """A local checkpoint folder or a hub name; None is the embedded checkpoint."""
+    """A local checkpoint folder or a hub name; None is an embedded checkpoint."""
+    architecture: str
+    """Which one (`architectures`)."""
     dtype: str
     state_dtype: str
     cache_mode: CacheMode
@@ -49,31 +51,38 @@ class Profile:
     enforce_eager: bool = True
 
 
+_TINY = Profile(
+    name="cpu-tiny",
+    device="cpu",
+    model=None,
+    architecture="nemotron-h",
+    dtype="float32",
+    state_dtype="float32",
+    cache_mode=CacheMode.ALL,
+    blocks_per_chunk=1,
+    chunks=(2, 3, 4, 8),
+    samples=MINIMUM_PAIRS,
+    half_width=0.03,
+    cell_seconds=1.0,
+    output_tokens=2,
+    context=2048,
+    host_bytes=GIB // 4,
+    device_bytes=GIB // 4,
+    memory_share=None,
+)
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile(
-            name="cpu-tiny",
-            device="cpu",
-            model=None,
-            dtype="float32",
-            state_dtype="float32",
-            cache_mode=CacheMode.ALL,
-            blocks_per_chunk=1,
-            chunks=(2, 3, 4, 8),
-            samples=MINIMUM_PAIRS,
-            half_width=0.03,
-            cell_seconds=1.0,
-            output_tokens=2,
-            context=2048,
-            host_bytes=GIB // 4,
-            device_bytes=GIB // 4,
-            memory_share=None,
-        ),
+        _TINY,
+        replace(_TINY, name="cpu-granite", architecture="granite-moe-hybrid"),
+        replace(_TINY, name="cpu-falcon-h1", architecture="falcon-h1"),
+        replace(_TINY, name="cpu-mamba2", architecture="mamba2"),
+        replace(_TINY, name="cpu-mamba1", architecture="mamba1"),
         Profile(
             name="nemotron-nano-9b-v2",
             device="cuda",
             model="nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+            architecture="nemotron-h",
             dtype="bfloat16",
             state_dtype="float32",
             cache_mode=CacheMode.ALL,
@@ -146,7 +155,9 @@ def check_device(profile: Profile) -> None:
 
 def model_path(profile: Profile) -> str:
     """Where the profile's checkpoint is; the embedded one is made if need be."""
-    return str(checkpoint.embedded()) if profile.model is None else profile.model
+    if profile.model is not None:
+        return profile.model
+    return str(checkpoint.embedded(profile.architecture))
 
 
 def engine_environment(profile: Profile) -> dict[str, str]:

@@ -238,14 +238,17 @@ def runs_on_cpu() -> bool:
     return is_cpu
 
 
-def replace_mamba2_kernels(*kernels: Callable[..., Any]) -> None:
-    """Let the Mamba-2 layer call these where it calls vLLM's kernels of the same names.
+MAMBA1_MIXER = "vllm.model_executor.layers.mamba.mamba_mixer"
+MAMBA2_MIXER = "vllm.model_executor.layers.mamba.mamba_mixer2"
+
+
+def replace_kernels(mixer: str, *kernels: Callable[..., Any]) -> None:
+    """Let a mixer call these where it calls vLLM's kernels of the same names.
 
     Raises:
-        FixcostError: the layer has no kernel of one of the names; nothing is replaced then.
+        FixcostError: the mixer has no kernel of one of the names; nothing is replaced then.
     """
-    mixer = "vllm.model_executor.layers.mamba.mamba_mixer2"
-    for kernel in kernels:
+    for kernel in kernels:  # both mixers import the same ones
         _originals.setdefault(kernel.__name__, lookup(mixer, kernel.__name__))
     for kernel in kernels:
         setattr(importlib.import_module(mixer), kernel.__name__, kernel)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sweep_table
 
-from harness import checkpoint, engine, hardware, profiles, sweep, vllm_names
+from harness import architectures, checkpoint, engine, hardware, profiles, sweep, vllm_names
 from harness.cells import Cell, grid
 from harness.engine import common_chunk
 from harness.errors import FixcostError
@@ -46,14 +46,11 @@ def test_align_mode_reloads_nothing_at_an_exact_boundary(tmp_path: Path) -> None
         assert above.logprob_drift < sweep_table.EQUAL_BELOW
 
 
-def test_model_without_mamba_layers_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_without_mamba_layers_is_refused(tmp_path: Path) -> None:
     """A real attention-only checkpoint, started for real."""
     folder = tmp_path / "attention-only"
     folder.mkdir()
-    monkeypatch.setattr(checkpoint, "LAYERS", "*-*-")
-    checkpoint.write(folder)
+    checkpoint.write(folder, architectures.nemotron_h("*-*-"))
     with (
         pytest.raises(FixcostError, match=r"not a hybrid model|cannot serve"),
         engine.start(replace(TINY, model=str(folder))),

@@ -38,7 +38,7 @@ def test_number_of_samples_by_option_and_variable(monkeypatch: pytest.MonkeyPatc
 
 
 def test_unknown_profile_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(FixcostError, match="'gpu'; choose one of cpu-tiny, nemotron-nano-9b-v2"):
+    with pytest.raises(FixcostError, match="'gpu'; choose one of cpu-tiny, cpu-granite, cpu-falcon-h1, "):
         profiles.choose("gpu")
 
 
@@ -93,14 +93,14 @@ def test_checkpoint_is_made_once_and_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = checkpoint.embedded()
+    folder = checkpoint.embedded("nemotron-h")
     weights = folder / "model.safetensors"
     made = weights.stat().st_mtime_ns
-    assert checkpoint.embedded() == folder
+    assert checkpoint.embedded("nemotron-h") == folder
     assert weights.stat().st_mtime_ns == made
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
-    assert checkpoint.digest(folder) != checkpoint.DIGEST
-    assert checkpoint.digest(checkpoint.embedded()) == checkpoint.DIGEST
+    assert checkpoint.digest(folder) != checkpoint.DIGESTS["nemotron-h"]
+    assert checkpoint.digest(checkpoint.embedded("nemotron-h")) == checkpoint.DIGESTS["nemotron-h"]
     assert json.loads((folder / "config.json").read_text())["model_type"] == "nemotron_h"
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     shutil.rmtree(folder)
@@ -112,4 +112,4 @@ def test_checkpoint_that_cannot_be_written_is_one_sentence(
     (tmp_path / "fixcost").write_text("a file where the folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(FixcostError, match="Cannot make the embedded checkpoint"):
-        checkpoint.embedded()
+        checkpoint.embedded("nemotron-h")

@@ -15,14 +15,23 @@ def register() -> None:
     """
     if not vllm_names.runs_on_cpu():
         return
+    from harness.cpu import mamba1
     from harness.cpu.conv import causal_conv1d_fn, causal_conv1d_update
     from harness.cpu.scan import mamba_chunk_scan_combined_varlen
     from harness.cpu.update import selective_state_update
 
-    vllm_names.replace_mamba2_kernels(
+    vllm_names.replace_kernels(
+        vllm_names.MAMBA2_MIXER,
         causal_conv1d_fn,
         causal_conv1d_update,
         mamba_chunk_scan_combined_varlen,
         selective_state_update,
+    )
+    vllm_names.replace_kernels(
+        vllm_names.MAMBA1_MIXER,
+        causal_conv1d_fn,
+        causal_conv1d_update,
+        mamba1.selective_scan_fn,
+        mamba1.selective_state_update,
     )
     packing.guard()
