@@ -16,6 +16,7 @@ from harness.errors import PREFIX, FixcostError
 
 if TYPE_CHECKING:
     from harness.comparison import Comparison
+    from harness.profiles import Profile
     from harness.subject import Subject
 
 INTERRUPTED = 130
@@ -104,6 +105,12 @@ def sweep(
         float | None, typer.Option(min=0, help="But no longer than so many seconds a cell.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="From which all prompts follow.")] = 0,
+    axis: Annotated[
+        str | None,
+        typer.Option(
+            help="One sweep for each value of: architecture, blocks-per-chunk, cache-mode, dtype."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where the record goes; by default below sweeps.")
     ] = None,
@@ -113,19 +120,35 @@ def sweep(
 
     A sweep that was stopped goes on where it was when it is started again.
     """
-    from harness import cells, vllm_names
+    from harness import axes, cells, vllm_names
     from harness import sweep as sweeping
 
     chosen = profiles.choose(profile, model, samples)
     chosen = replace(
         chosen,
-        chunks=tuple(chunks or chosen.chunks),
+        chunks=tuple(chunks or (axes.CHUNKS if axis else chosen.chunks)),
         half_width=half_width or chosen.half_width,
         cell_seconds=chosen.cell_seconds if cell_seconds is None else cell_seconds,
     )
     place = out or sweeping.place_of(chosen, f"v{vllm_names.installed_version()}")
+    if axis:
+        below = out or place.with_name(f"{place.name}-{axis}")
+        _sweep_axis(axis, chosen, below.absolute(), seed, form)
+        return
     sweeping.run(chosen, cells.grid(chosen.chunks), place.absolute(), seed=seed)
     _show_record(place, form)
+
+
+def _sweep_axis(axis: str, profile: "Profile", place: Path, seed: int, form: Format) -> None:
+    from harness import axes, report
+
+    points = list(axes.run(axis, profile, place, seed))
+    if form is Format.JSON:
+        print(report.as_json(points))
+    else:
+        report.console().print(report.axis_table(axis, points))
+    if any(point.error for point in points):
+        raise typer.Exit(2)
 
 
 @app.command()

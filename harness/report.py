@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import estimate, numbers, trust, verdict, wording
+from harness.axes import Point
 from harness.cells import Cell
 from harness.comparison import Comparison, Side
 from harness.estimate import Estimate
@@ -104,6 +105,39 @@ def record_tables(record: Record) -> list[Table]:
                 )
         tables.append(table)
     return tables
+
+
+def axis_table(axis: str, points: Iterable[Point]) -> Table:
+    """One row a value: what happens at exact boundaries, and how well it can be seen."""
+    table = Table(title=f"Axis {axis}, at exact boundaries", title_justify="left")
+    table.box, table.padding = box.SIMPLE_HEAD, (0, 1, 0, 0)
+    table.add_column("value")
+    table.add_column("chunk\ntokens", justify="right")
+    for arm in ("shipped", "unaligned"):
+        table.add_column(f"output\n{arm}")
+        table.add_column(f"tokens\nrecomputed\n{arm}", justify="right")
+    table.add_column("fix\ncost", justify="right")
+    table.add_column("95 %\ninterval")
+    table.add_column("noise\nfloor", justify="right")
+    table.add_column("weakest\ncorruption", justify="right")
+    for point in points:
+        if point.outputs is None or point.recomputed_tokens is None or point.fix_cost is None:
+            table.add_row(point.value, "", Text(f"failed: {point.error}", style="red"))
+            continue
+        assert point.oracle is not None
+        arms = (Arm.RELOAD_SHIPPED, Arm.RELOAD_UNALIGNED)
+        both = [(_verdict(point.outputs[a]), f"{point.recomputed_tokens[a]:.0f}") for a in arms]
+        table.add_row(
+            point.value,
+            str(point.chunk),
+            *both[0],
+            *both[1],
+            wording.change(point.fix_cost),
+            wording.interval(point.fix_cost),
+            f"{point.oracle.floor:.1e}",
+            f"{point.oracle.weakest:.1e}",
+        )
+    return table
 
 
 def _record_row(result: CellResult, oracle: Oracle) -> list[str | Text]:

@@ -10,12 +10,24 @@ from pathlib import Path
 import pytest
 import sweep_table
 
-from harness import architectures, checkpoint, engine, hardware, profiles, sweep, vllm_names
+from harness import (
+    architectures,
+    axes,
+    checkpoint,
+    engine,
+    hardware,
+    profiles,
+    record,
+    sweep,
+    verdict,
+    vllm_names,
+)
 from harness.cells import Cell, grid
 from harness.engine import common_chunk
 from harness.errors import FixcostError
 from harness.profiles import PROFILES
-from harness.vocabulary import Arm, CacheMode, Offset, Scenario
+from harness.verdict import Verdict
+from harness.vocabulary import RELOAD_ARMS, Arm, CacheMode, Offset, Scenario
 
 TINY = PROFILES["cpu-tiny"]
 BOUNDARY = Cell(Scenario.REPEAT, 2, Offset.EXACT)
@@ -44,6 +56,61 @@ def test_align_mode_reloads_nothing_at_an_exact_boundary(tmp_path: Path) -> None
         above = sample.arms[Arm.RELOAD_SHIPPED]
         assert above.cached_tokens == 256
         assert above.logprob_drift < sweep_table.EQUAL_BELOW
+
+
+def test_axis_of_cache_modes_shows_the_price_of_align(tmp_path: Path) -> None:
+    """vLLM 0.28 recomputes both chunks in mode `align`, one in mode `all`."""
+    profile = replace(TINY, samples=2, cell_seconds=0.0, chunks=(2,))
+    every, align = axes.run("cache-mode", profile, tmp_path, seed=0)
+    assert (every.value, align.value) == ("all", "align")
+    for point, tokens in ((every, 128), (align, 256)):
+        assert point.outputs is not None and point.recomputed_tokens is not None
+        assert point.outputs[Arm.RELOAD_SHIPPED] is Verdict.EQUAL
+        assert point.outputs[Arm.RELOAD_UNALIGNED] is Verdict.WRONG
+        assert point.recomputed_tokens[Arm.RELOAD_SHIPPED] == tokens
+        assert point.recomputed_tokens[Arm.RELOAD_UNALIGNED] == 1
+        assert record.read(point.place).header.provenance.cache_mode == point.value
+
+
+def test_value_that_cannot_run_does_not_stop_the_axis(tmp_path: Path) -> None:
+    profile = replace(TINY, samples=1, cell_seconds=0.0, chunks=(2,), context=2 * 512 + 16)
+    points = list(axes.run("blocks-per-chunk", profile, tmp_path, seed=0))
+    assert [point.value for point in points] == ["1", "2", "4"]
+    assert [point.chunk for point in points] == [128, 256, None]
+    assert "needs" in points[2].error and "context holds 1040" in points[2].error
+
+
+def test_unknown_axis_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(FixcostError, match="no axis 'colour'; choose one of architecture, blocks"):
+        axes.values("colour", TINY)
+
+
+@pytest.mark.parametrize(("architecture", "blind"), [("nemotron-h", False), ("falcon-h1", True)])
+def test_low_precision_gets_a_verdict_only_where_noise_leaves_one(
+    tmp_path: Path, architecture: str, blind: bool
+) -> None:
+    """In bfloat16 the corruption of Falcon-H1 is as small as rounding, that of NemotronH is not."""
+    coarse = replace(
+        TINY,
+        architecture=architecture,
+        dtype="bfloat16",
+        state_dtype="bfloat16",
+        samples=3,
+        cell_seconds=0.0,
+    )
+    swept = sweep.run(coarse, grid([2]), tmp_path / "swept", seed=0)
+    oracle = swept.header.oracle
+    assert oracle is not None
+    assert oracle.floor > 1e-3
+    assert not oracle.tokens_count
+    assert bool(oracle.blind) == blind
+    outputs = {arm: verdict.judge(swept.cells[BOUNDARY], arm, oracle) for arm in RELOAD_ARMS}
+    if blind:
+        assert "at bfloat16" in oracle.blind
+        assert set(outputs.values()) == {Verdict.CANNOT_TELL}
+    else:
+        assert outputs.pop(Arm.RELOAD_UNALIGNED) is Verdict.WRONG
+        assert set(outputs.values()) == {Verdict.EQUAL}
 
 
 def test_model_without_mamba_layers_is_refused(tmp_path: Path) -> None:

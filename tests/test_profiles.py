@@ -38,7 +38,9 @@ def test_number_of_samples_by_option_and_variable(monkeypatch: pytest.MonkeyPatc
 
 
 def test_unknown_profile_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(FixcostError, match="'gpu'; choose one of cpu-tiny, cpu-granite, cpu-falcon-h1, "):
+    with pytest.raises(
+        FixcostError, match="'gpu'; choose one of cpu-tiny, cpu-granite, cpu-falcon-h1, "
+    ):
         profiles.choose("gpu")
 
 
