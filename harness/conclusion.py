@@ -1,6 +1,6 @@
 """What a run says, in plain words: is the output right, what does the fix cost, and where."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from harness import estimate, numbers, trust, verdict
 from harness.cells import Cell
@@ -53,7 +53,7 @@ def of_record(record: Record) -> str:
         wrong = _wrong_cells(record, Arm.RELOAD_SHIPPED)
         caught = _wrong_cells(record, Arm.RELOAD_UNALIGNED)
         missed = [c for c in cells if c.is_exact_boundary and c not in caught]
-        about_output = _outputs(name, wrong, cells)
+        about_output = " ".join((_outputs(name, wrong, cells), *_unexpected(record)))
         about_control = f"{_control(missed, cells)} {_margins(oracle)}"
     else:
         about_output = _cannot_tell(name, oracle.blind)
@@ -62,6 +62,18 @@ def of_record(record: Record) -> str:
     marked = _marked(trust.faults(record))
     parts = (marked, about_output, cost, _instrument(record), about_control)
     return " ".join((*filter(None, parts), *trust.advice(record)))
+
+
+def _unexpected(record: Record) -> Iterator[str]:
+    """A sentence for each arm that is wrong where no alignment can make it so."""
+    for arm in Arm:
+        if arm not in (Arm.COLD, Arm.RELOAD_SHIPPED):
+            wrong = _wrong_cells(record, arm)
+            if arm is Arm.RELOAD_UNALIGNED:
+                wrong = [cell for cell in wrong if not cell.is_exact_boundary]
+            if wrong:
+                named = listed([cell.label for cell in wrong])
+                yield f"Arm {arm} is WRONG as well, in {len(wrong)} cells: {named}."
 
 
 def _marked(faults: Collection[str]) -> str:

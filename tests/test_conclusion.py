@@ -221,6 +221,18 @@ def test_failed_a_a_test_is_said_first(shipped_record: Record) -> None:
     assert said.startswith("DO NOT TRUST THIS RUN: The A/A test failed: two identical arms differ")
 
 
+def test_arm_that_is_wrong_where_none_should_be_is_named(shipped_record: Record) -> None:
+    cell = Cell(Scenario.REPEAT, 2, Offset.ONE_ABOVE)
+    result = shipped_record.cells[cell]
+    first = result.samples[0]
+    drifted = replace(first.arms[Arm.GPU_HIT], logprob_drift=0.1)
+    spoilt = replace(first, arms=first.arms | {Arm.GPU_HIT: drifted})
+    cells = shipped_record.cells | {cell: replace(result, samples=[spoilt])}
+    said = conclusion.of_record(replace(shipped_record, cells=cells))
+    assert "Arm gpu_hit is WRONG as well, in 1 cells: repeat, 2 chunks +1." in said
+    assert "WRONG as well" not in conclusion.of_record(shipped_record)
+
+
 def test_comparison_of_a_run_with_faults_is_marked() -> None:
     said = conclusion.of_comparison(replace(compared(), faulty=["main"]))
     assert said.startswith("DO NOT TRUST THIS COMPARISON: the run of main has faults")
