@@ -9,7 +9,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LOCK := requirements/cpu.lock
 IN_VENV := .venv/bin/python -m
 
-.PHONY: help setup bench test lint format lock clean
+.PHONY: help setup bench test validate lint format lock clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,9 @@ bench: .venv/complete ## Measure both branches and say what the fix costs
 
 test: .venv/complete lint ## Run every check and every test
 	$(IN_VENV) pytest --benchmark-disable
+
+validate: .venv/complete ## Show what the instrument can do (10 minutes); writes docs/validation.md
+	@$(IN_VENV) validation
 
 lint: .venv/complete ## Check style and types
 	$(IN_VENV) ruff check .
