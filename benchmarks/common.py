@@ -73,5 +73,5 @@ def check_output(place: Path, result: CellResult, arm: Arm) -> None:
 
 
 def with_samples(samples: Sequence[float]) -> dict[str, object]:
-    """The answer of a `track_` benchmark that has a distribution."""
+    """The answer of a `track_` benchmark; asv can append the samples of later starts to it."""
     return {"samples": list(samples), "number": 1}

@@ -18,7 +18,7 @@ from harness import estimate, numbers, record, trust
 from harness.verdict import Verdict
 from harness.vocabulary import Arm
 
-WRONG_OUTPUT = {Verdict.EQUAL: 0.0, Verdict.WRONG: 1.0, Verdict.CANNOT_TELL: math.nan}
+WRONG_OUTPUT = {Verdict.EQUAL: 0.0, Verdict.WRONG: 1.0}
 
 
 class Reload(Swept):
@@ -49,17 +49,20 @@ class Reload(Swept):
         """Prompt tokens that had to be computed again."""
         return with_samples(numbers.values(self.result, self.arm, "recomputed_tokens"))
 
-    def track_wrong_tokens(self, *_: object) -> float:
+    def track_wrong_tokens(self, *_: object) -> dict[str, object]:
         """Output tokens that differ from the cold output, in the worst sample."""
-        return max(numbers.values(self.result, self.arm, "wrong_tokens"))
+        return with_samples([max(numbers.values(self.result, self.arm, "wrong_tokens"))])
 
-    def track_logprob_drift(self, *_: object) -> float:
+    def track_logprob_drift(self, *_: object) -> dict[str, object]:
         """Largest difference of the first token's log-probabilities, in the worst sample."""
-        return max(numbers.values(self.result, self.arm, "logprob_drift"))
+        return with_samples([max(numbers.values(self.result, self.arm, "logprob_drift"))])
 
-    def track_wrong_output(self, place: Path, *_: object) -> float:
+    def track_wrong_output(self, place: Path, *_: object) -> dict[str, object] | float:
         """1 where the output is wrong, 0 where it is right, not a number where none can tell."""
-        return WRONG_OUTPUT[judge(place, self.result, self.arm)]
+        outcome = judge(place, self.result, self.arm)
+        if outcome is Verdict.CANNOT_TELL:
+            return math.nan
+        return with_samples([WRONG_OUTPUT[outcome]])
 
     track_ttft.unit = track_reload_time.unit = "seconds"  # type: ignore[attr-defined]
     track_reload_bytes.unit = "bytes"  # type: ignore[attr-defined]
@@ -107,12 +110,35 @@ class FixCost(Swept):
     track_detectable.version = "1"  # type: ignore[attr-defined]
 
 
+class Start(Swept):
+    """One sample a start of the engine: what commits are compared by (`starts`)."""
+
+    params = CELL_PARAMS
+    param_names = CELL_NAMES
+
+    def track_ttft(self, place: Path, scenario: str, offset: str, chunks: int) -> dict[str, object]:
+        """Median TTFT of `reload/aligned`, which does the same whatever the commit's alignment."""
+        result = read(place, scenario, offset, chunks)
+        check_output(place, result, Arm.RELOAD_ALIGNED)
+        seconds = numbers.values(result, Arm.RELOAD_ALIGNED, "ttft")
+        return with_samples([estimate.median(seconds).value])
+
+    track_ttft.unit = "seconds"  # type: ignore[attr-defined]
+    track_ttft.version = "1"  # type: ignore[attr-defined]
+
+
 class Run(Swept):
     """The sweep as a whole."""
 
-    def track_faults(self, place: Path) -> int:
+    def track_faults(self, place: Path) -> dict[str, object]:
         """Reasons not to trust any figure of this run; `fixcost report` names them."""
-        return len(trust.faults(record.read(place)))
+        return with_samples([float(len(trust.faults(record.read(place))))])
 
-    track_faults.unit = "faults"  # type: ignore[attr-defined]
-    track_faults.version = "1"  # type: ignore[attr-defined]
+    def track_identity(self, place: Path) -> dict[str, object]:
+        """A number that stands for what was run: only runs with the same one can be compared."""
+        header = record.read_header(place)
+        assert header is not None
+        return with_samples([float(numbers.identity(header))])
+
+    track_faults.unit, track_identity.unit = "faults", "checksum"  # type: ignore[attr-defined]
+    track_faults.version = track_identity.version = "1"  # type: ignore[attr-defined]

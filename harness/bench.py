@@ -29,11 +29,13 @@ def prepare(conf_path: Path) -> Subject:
     return chosen
 
 
-def run(conf_path: Path, log: Path) -> Comparison:
+def run(conf_path: Path, log: Path, more_starts: int = 0) -> Comparison:
     """Measure both branches with asv, raw samples recorded, and compare them.
 
     Args:
         conf_path: asv.conf.json.
+        more_starts: instead of measuring anew, start each branch's engine so many times more, in
+            turn, and add what comes out to what is stored.
         log: where everything goes that asv prints; the terminal shows its steps only.
 
     Raises:
@@ -41,8 +43,14 @@ def run(conf_path: Path, log: Path) -> Comparison:
     """
     chosen = prepare(conf_path)
     print("asv measures both branches; where an output is wrong, its times count as failed.")
-    arguments = ("run", "--bench", RELOAD_BENCHMARKS, "--record-samples", "--show-stderr")
-    _logged(*arguments, folder=conf_path.parent, log=log)
+    arguments = ["run", "--bench", RELOAD_BENCHMARKS, "--record-samples", "--show-stderr"]
+    if more_starts:
+        comparison.load(conf_path, chosen.base, chosen.fix)  # else there is nothing to add to
+        arguments.append("--append-samples")
+    for start in range(1, more_starts + 1 if more_starts else 2):
+        if more_starts:
+            print(f"Start {start} of {more_starts} more of each branch.")
+        _logged(*arguments, folder=conf_path.parent, log=log)
     try:
         return comparison.load(conf_path, chosen.base, chosen.fix)
     except FixcostError as error:

@@ -62,11 +62,22 @@ FormatOption = Annotated[Format, typer.Option("--format", help="For people or fo
 
 
 @app.command()
-def bench() -> None:
-    """Measure both branches of the subject with asv and say what the fix costs."""
+def bench(
+    more_starts: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Add so many starts of either branch, in turn, to what is stored."
+        ),
+    ] = 0,
+) -> None:
+    """Measure both branches of the subject with asv and say what the fix costs.
+
+    Two commits are two starts of an engine, and starts differ. To tell whether one commit is slower
+    than the other under the same alignment, add starts.
+    """
     from harness import bench as main_job
 
-    compared = main_job.run(places.ASV_CONF, places.BENCH_LOG)
+    compared = main_job.run(places.ASV_CONF, places.BENCH_LOG, more_starts)
     _show_comparison(compared, Format.TABLE)
 
 
@@ -158,6 +169,68 @@ def report(
 ) -> None:
     """Show the record of a sweep."""
     _show_record(place, form)
+
+
+@app.command()
+def predict(
+    place: Annotated[Path, typer.Argument(help="A folder that `fixcost sweep` wrote.")],
+    length: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="A prompt length in tokens; give it several times."),
+    ] = None,
+    chunk: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="A chunk in tokens, by default the record's; several times too."),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Explain the cost of a sweep by tokens and bytes, and predict it for other prompts."""
+    from harness import cost_model, explained, record, report
+
+    model = cost_model.fit(record.read(place))
+    found = [
+        cost_model.predict(model, one, size)
+        for size in chunk or [model.chunk]
+        for one in length or []
+    ]
+    if form is Format.JSON:
+        print(explained.model_as_json(model, found))
+        return
+    if found:
+        report.console().print(explained.prediction_table(found))
+    report.console().print(explained.model_sentences(model))
+
+
+@app.command()
+def expect(
+    lengths: Annotated[
+        Path,
+        typer.Argument(
+            help="Prompt lengths of your traffic: one a line, CSV, JSONL, or a Mooncake trace."
+        ),
+    ],
+    chunk: Annotated[
+        list[int] | None, typer.Option(min=1, help="A chunk in tokens; give it several times.")
+    ] = None,
+    place: Annotated[
+        Path | None,
+        typer.Option("--record", help="A folder that `fixcost sweep` wrote: adds seconds."),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Say what share of your requests ends at an exact boundary, and what that adds."""
+    from harness import cost_model, explained, record, report, traffic
+
+    model = cost_model.fit(record.read(place)) if place else None
+    if not chunk and model is None:
+        raise FixcostError("Name a chunk size in tokens (--chunk), or a record that has one.")
+    requests = traffic.read(lengths)
+    sizes = chunk or ([model.chunk] if model else [])
+    found = [traffic.expect(requests, size, model) for size in dict.fromkeys(sizes)]
+    if form is Format.JSON:
+        print(report.as_json(found))
+    else:
+        report.console().print(explained.traffic_table(found))
 
 
 @app.command()

@@ -1,14 +1,16 @@
 """Two commits side by side, from what asv has stored of them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import asv_names, estimate, git, subject
+from harness import asv_names, estimate, git, starts, subject
 from harness.asv_names import Parameters, Stored
 from harness.cells import Cell, grid
 from harness.errors import FixcostError
 from harness.estimate import Estimate
+from harness.starts import Between
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Offset, Scenario
 
@@ -16,6 +18,8 @@ _RELOAD = "reload.Reload.track_"
 _FIX_COST = "reload.FixCost.track_fix_cost"
 _NOISE = "reload.FixCost.track_noise"
 _FAULTS = "reload.Run.track_faults"
+_IDENTITY = "reload.Run.track_identity"
+_START = "reload.Start.track_ttft"
 _CONTROL = Arm.RELOAD_UNALIGNED.value
 
 _Benchmarks = dict[str, dict[Parameters, Stored]]
@@ -49,6 +53,8 @@ class Row:
     """The ratios of two identical arms in the same samples."""
     detectable: float
     """The smallest change that these would have shown (0.05 is 5 %)."""
+    between: Between | None
+    """TTFT of `reload/aligned`, start by start; None where it is wrong on either."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Comparison:
     """Cells of which only one of the two has all figures: about them nothing is said."""
     faulty: list[str]
     """Those of the two whose run has faults (`trust.faults`), or was not checked for them."""
+    between: Between | None
+    """TTFT of `reload/aligned` over all cells, start by start; None where no cell has it."""
 
 
 def load(conf_path: Path, base: str, fix: str) -> Comparison:
@@ -73,8 +81,8 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
         fix: the commit with it.
 
     Raises:
-        FixcostError: a name is unknown, one of the two was not measured here, or what is stored
-            is damaged.
+        FixcostError: a name is unknown, one of the two was not measured here, they were measured
+            with different models or machines, or what is stored is damaged.
     """
     repository = subject.current(conf_path).repository
     machine = asv_names.registered_machine()
@@ -97,15 +105,22 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
     shared = set(base_cells) & set(fix_cells)
     if not shared:
         raise FixcostError(f"{base} and {fix} have no measured cell in common.")
+    if len({one for side in (before, after) for one in _drawn(side, _IDENTITY)}) != 1:
+        raise FixcostError(
+            f"{base} and {fix} were not measured with the same profile and model on the same "
+            f"processor: measure both anew (`fixcost bench`)."
+        )
+    rows = [_row(cell, before, after) for cell in base_cells if cell in shared]
     return Comparison(
         base=base,
         fix=fix,
-        rows=[_row(cell, before, after) for cell in base_cells if cell in shared],
+        rows=rows,
+        between=_between_all([row.cell for row in rows], before, after),
         one_sided=[cell for cell in dict.fromkeys(base_cells + fix_cells) if cell not in shared],
         faulty=[
             name
             for name, stored in ((base, before), (fix, after))
-            if stored.get(_FAULTS, {}).get((), Stored(None, ())).value != 0
+            if set(_drawn(stored, _FAULTS)) != {0.0}
         ],
     )
 
@@ -151,7 +166,36 @@ def _row(cell: Cell, before: _Benchmarks, after: _Benchmarks) -> Row:
         fix_costs=ratios,
         noise=noise,
         detectable=estimate.detectable(noise),
+        between=_between([_starts(cell, side) for side in (before, after)]),
     )
+
+
+def _drawn(stored: _Benchmarks, name: str) -> tuple[float, ...]:
+    """The figures of the run as a whole, one a start."""
+    return stored.get(name, {}).get((), Stored(None, ())).samples
+
+
+def _starts(cell: Cell, stored: _Benchmarks) -> tuple[float, ...]:
+    drawn = stored.get(_START, {}).get(_point(cell), Stored(None, ())).samples
+    return drawn if min(drawn, default=0) > 0 else ()
+
+
+def _between(sides: Sequence[Sequence[float]]) -> Between | None:
+    before, after = sides
+    return starts.compare(before, after) if before and after else None
+
+
+def _between_all(cells: Sequence[Cell], *sides: _Benchmarks) -> Between | None:
+    """Over the cells that every start has measured."""
+    most = [max((len(_starts(cell, side)) for cell in cells), default=0) for side in sides]
+    whole = [
+        cell
+        for cell in cells
+        if all(len(_starts(cell, side)) == n > 0 for side, n in zip(sides, most, strict=True))
+    ]
+    if not whole:
+        return None
+    return _between([starts.pooled([_starts(cell, side) for cell in whole]) for side in sides])
 
 
 def _side(cell: Cell, stored: _Benchmarks) -> Side:
@@ -168,10 +212,13 @@ def _side(cell: Cell, stored: _Benchmarks) -> Side:
 
 
 def _verdict(stored: _Benchmarks, point: Parameters) -> Verdict:
-    wrong = stored[f"{_RELOAD}wrong_output"][point].value
-    if wrong is None or math.isnan(wrong):  # None never gets here, see `_is_complete`
+    """Wrong in one start is wrong."""
+    kept = stored[f"{_RELOAD}wrong_output"][point]
+    if any(kept.samples):
+        return Verdict.WRONG
+    if kept.value is None or math.isnan(kept.value):  # None never gets here, see `_is_complete`
         return Verdict.CANNOT_TELL
-    return Verdict.WRONG if wrong else Verdict.EQUAL
+    return Verdict.WRONG if kept.value else Verdict.EQUAL
 
 
 def _number(stored: _Benchmarks, metric: str, point: Parameters) -> float:

@@ -7,6 +7,7 @@ from harness.cells import Cell
 from harness.comparison import Comparison
 from harness.estimate import Estimate
 from harness.record import Oracle, Record
+from harness.starts import Change
 from harness.verdict import Verdict
 from harness.vocabulary import Arm
 from harness.wording import bound, change, interval, listed, percent, times
@@ -22,9 +23,10 @@ def of_comparison(comparison: Comparison) -> str:
     noise = _noise(estimate.pooled(row.noise for row in rows), [row.detectable for row in rows])
     left_out = _left_out(comparison.one_sided)
     faulty = _faulty(comparison.faulty)
+    between = _between(comparison)
     if any(Verdict.CANNOT_TELL in (row.base.verdict, row.fix.verdict) for row in rows):
         unsure = _cannot_tell(f"{comparison.base} and {comparison.fix}")
-        return " ".join(filter(None, (faulty, unsure, cost, noise, left_out)))
+        return " ".join(filter(None, (faulty, unsure, cost, noise, between, left_out)))
     base_wrong = [row.cell for row in rows if row.base.verdict is Verdict.WRONG]
     fix_wrong = [row.cell for row in rows if row.fix.verdict is Verdict.WRONG]
     missed = [row.cell for row in rows if not (row.base.control_caught and row.fix.control_caught)]
@@ -36,6 +38,7 @@ def of_comparison(comparison: Comparison) -> str:
             _outputs(comparison.fix, fix_wrong, cells),
             cost,
             noise,
+            between,
             _control(missed, cells),
             left_out,
         )
@@ -86,6 +89,27 @@ def _faulty(names: list[str]) -> str:
     return (
         f"DO NOT TRUST THIS COMPARISON: the run of {listed(names)} has faults; `fixcost report` "
         f"on its record says which."
+    )
+
+
+def _between(comparison: Comparison) -> str:
+    seen = comparison.between
+    if seen is None:
+        return ""
+    if seen.change is Change.TOO_FEW:
+        return (
+            f"Whether {comparison.fix} is slower than {comparison.base} under the same alignment "
+            f"cannot be told below {percent(seen.detectable)}: one start of each is too few "
+            f"(`fixcost bench --more-starts 5` adds some)."
+        )
+    found = (
+        f"no change is seen, and none is larger than {bound(seen.ratio)}"
+        if seen.change is Change.NONE_SEEN
+        else f"{comparison.fix} is {seen.change.upper()} by {times(seen.ratio)}"
+    )
+    return (
+        f"Under the same alignment {found} ({seen.ratio.count} starts of each at least; a change "
+        f"of {percent(seen.detectable)} would have been seen)."
     )
 
 

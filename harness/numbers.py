@@ -1,7 +1,20 @@
 """Figures out of samples: one a sample, two alignments always paired within it."""
 
-from harness.record import CellResult, Sample
+import zlib
+
+from harness.record import CellResult, Header, Sample
 from harness.vocabulary import Arm
+
+
+def identity(header: Header) -> int:
+    """A checksum over what was run and on what: figures with different ones have no common unit."""
+    origin = header.provenance
+    parts = (
+        *(origin.profile, origin.model_digest or origin.model, origin.dtype, origin.state_dtype),
+        *(origin.cache_mode, origin.blocks_per_chunk, header.chunk, header.output_tokens),
+        *(origin.cpu, *origin.gpus),
+    )
+    return zlib.crc32(repr(parts).encode())
 
 
 def values(result: CellResult, arm: Arm, metric: str) -> list[float]:

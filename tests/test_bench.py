@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -227,6 +228,37 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert refused.returncode == 2
     assert sentence in " ".join(refused.stderr.replace("│", " ").split())
     assert "Traceback" not in refused.stderr
+
+
+def test_further_starts_are_added_to_what_is_stored(project: Project) -> None:
+    first = json.loads(project.run(*FIXCOST, "compare", "--format", "json").stdout)
+    assert first["between"]["change"] == "too few starts to tell"
+    added = project.run(*FIXCOST, "bench", "--more-starts", "1")
+    assert added.returncode == 0, added.stderr
+    assert "Start 1 of 1 more of each branch." in added.stdout
+    both = json.loads(project.run(*FIXCOST, "compare", "--format", "json").stdout)
+    assert both["between"]["ratio"]["count"] == 2
+    assert both["between"]["change"] != "too few starts to tell"
+    for before, after in zip(first["rows"], both["rows"], strict=True):
+        assert after["fix_costs"][:SAMPLES] == before["fix_costs"]
+        assert len(after["fix_costs"]) == 2 * SAMPLES
+        assert after["base"]["verdict"] == before["base"]["verdict"]
+
+
+def test_runs_of_different_models_are_not_compared(project: Project) -> None:
+    commit = project.commit("fix-branch")[:8]
+    results = next((project.folder / "results").glob(f"*/{commit}-*.json"))
+    whole = results.read_text()
+    identity = re.search(r'"reload.Run.track_identity": \[\[(\d+)', whole)
+    assert identity is not None
+    results.write_text(whole.replace(identity[1], str(int(identity[1]) + 1)))
+    try:
+        refused = project.run(*FIXCOST, "compare")
+        assert refused.returncode == 2
+        assert "were not measured with the same profile and model" in refused.stderr
+    finally:
+        results.write_text(whole)
+    assert project.run(*FIXCOST, "compare").returncode == 0
 
 
 def test_damaged_results_file_is_named(project: Project) -> None:

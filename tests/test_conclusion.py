@@ -2,13 +2,14 @@
 
 import io
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from harness import asv_names, comparison, conclusion, report
+from harness import asv_names, comparison, conclusion, report, starts
 from harness.asv_names import Stored
 from harness.cells import Cell, grid
 from harness.comparison import Comparison, Row, Side
@@ -33,10 +34,12 @@ def compared(**changes: Row) -> Comparison:
             fix_costs=(2.0,) * 8 if cell.is_exact_boundary else (0.99, 1.01) * 4,
             noise=(0.98, 1.02) * 6,
             detectable=0.04 if cell.chunks == 2 else 0.125,
+            between=None,
         )
         for cell in grid([2, 3])
     }
-    return Comparison("main", "fix", [changes.get(key, row) for key, row in rows.items()], [], [])
+    kept = [changes.get(key, row) for key, row in rows.items()]
+    return Comparison("main", "fix", kept, [], [], None)
 
 
 def row_of(cell: Cell, **changes: object) -> dict[str, Row]:
@@ -119,6 +122,38 @@ def test_low_precision_gets_no_verdict_in_a_comparison() -> None:
     said = conclusion.of_comparison(Comparison("main", "fix", rows, [], []))
     assert said.startswith("Whether outputs of main and fix are right cannot be told")
     assert "right in" not in said and "WRONG" not in said and "caught" not in said
+
+
+def between(base: list[float], fix: list[float]) -> str:
+    found = replace(compared(), between=starts.compare(base, fix))
+    return conclusion.of_comparison(found)
+
+
+def test_commits_are_compared_by_their_starts() -> None:
+    assert (
+        "Whether fix is slower than main under the same alignment cannot be told below 29 %: one "
+        "start of each is too few (`fixcost bench --more-starts 5` adds some)."
+    ) in between([0.010], [0.020])
+    same = [0.0100, 0.0101, 0.0099]
+    assert "Under the same alignment no change is seen, and none is larger than 2 %" in (
+        between(same, same)
+    )
+    assert "fix is SLOWER by 1.20x (1.17 to 1.23) (3 starts of each at least; a change of" in (
+        between(same, [one * 1.2 for one in same])
+    )
+    assert "fix is FASTER by 0.50x" in between(same, [one / 2 for one in same])
+
+
+def test_wrong_in_one_of_the_starts_is_wrong() -> None:
+    point = ("reload/shipped", "repeat", "0", 2)
+    name = "reload.Reload.track_wrong_output"
+    for samples, value, outcome in (
+        ((0.0, 1.0, 0.0), 0.0, Verdict.WRONG),
+        ((0.0, 0.0), 0.0, Verdict.EQUAL),
+        ((), math.nan, Verdict.CANNOT_TELL),
+    ):
+        kept = {name: {point: Stored(value, samples)}}
+        assert comparison._verdict(kept, point) is outcome
 
 
 def test_cell_of_one_side_is_named() -> None:
