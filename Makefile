@@ -39,7 +39,7 @@ bench: .venv/complete ## Measure both branches and say what the fix costs
 test: .venv/complete lint ## Run every check and every test
 	$(IN_VENV) pytest --benchmark-disable
 
-validate: .venv/complete ## Show what the instrument can do (10 minutes); writes docs/validation.md
+validate: .venv/complete ## Show what the instrument can do (15 minutes); writes docs/validation.md
 	@$(IN_VENV) validation
 
 lint: .venv/complete ## Check style and types

@@ -39,7 +39,7 @@ def known(shipped_record: Record) -> Record:
             arm: replace(
                 one,
                 ttft=line(one.recomputed_tokens, one.reload_bytes)
-                * np.exp(shared + generator.standard_t(3) * NOISE / 2),
+                * float(np.exp(shared + generator.standard_t(3) * NOISE / 2)),
             )
             for arm, one in taken.arms.items()
         }

@@ -8,7 +8,10 @@ from rich.progress import Progress
 
 from harness import engine, estimate, hardware, numbers, profiles, protocol, provenance, sampling
 from harness.files import write_atomically
-from validation import delays, pairing, practice
+from harness.vocabulary import Arm
+from harness.wording import percent, times
+from validation import commits, delays, pairing, practice
+from validation.commits import Seen
 from validation.delays import RUNS, SHARES, Run
 from validation.practice import Practice
 
@@ -22,6 +25,8 @@ class Ours:
 
     seconds: float
     pairs: int
+    ttft: float
+    """Seconds, median."""
     start: float
     """Seconds that the one engine of a sweep takes to start, shared by all its cells."""
 
@@ -29,7 +34,8 @@ class Ours:
 def main() -> None:
     """Run everything and write the page."""
     with Progress() as progress:
-        task = progress.add_task("validation", total=RUNS + 2)
+        steps = 2 + RUNS + commits.STARTS * (1 + len(commits.SHARES))
+        task = progress.add_task("validation", total=steps)
         began = time.monotonic()
         with engine.start(profiles.PROFILES["cpu-tiny"]) as running:
             start = time.monotonic() - began
@@ -43,7 +49,14 @@ def main() -> None:
                 progress.advance(task)
         now = practice.measure()
         progress.advance(task)
-    text = "\n".join([*_head(), *_delays(runs), *_pairing(runs), *_practice(ours, now)])
+        seen = []
+        for outcome in commits.measure(ours.ttft):
+            if outcome is None:
+                progress.advance(task)
+            else:
+                seen.append(outcome)
+    parts = (_head(), _delays(runs), _pairing(runs), _practice(ours, now), _commits(seen))
+    text = "\n".join(line for part in parts for line in part)
     write_atomically(PAGE, text.encode())
     print(text)
 
@@ -55,7 +68,8 @@ def _ours(running: engine.Engine, start: float) -> Ours:
         lambda index: protocol.take(running, delays.CELL, 2, index),
         numbers.fix_cost,
     )
-    return Ours(time.monotonic() - began, len(samples), start)
+    seconds = [sample.arms[Arm.RELOAD_ALIGNED].ttft for sample in samples]
+    return Ours(time.monotonic() - began, len(samples), estimate.median(seconds).value, start)
 
 
 def _head() -> list[str]:
@@ -73,9 +87,9 @@ def _delays(runs: list[Run]) -> list[str]:
     lines = [
         "## Injected delays",
         "",
-        f"A known delay is added to the lookup of one arm, in {len(runs)} runs. A run goes on until "
-        f"two undelayed arms are known to be equal to within {delays.RULE.half_width:.1%}, here "
-        f"{min(pairs)} to {max(pairs)} pairs and "
+        f"A known delay is added to the lookup of one arm, in {len(runs)} runs. A run goes on "
+        f"until two undelayed arms are known to be equal to within {delays.RULE.half_width:.1%}, "
+        f"here {min(pairs)} to {max(pairs)} pairs and "
         f"{sum(run.seconds for run in runs) / len(runs):.0f} s on average. A delay costs more than "
         f"its own length, for what ran before it has gone cold meanwhile; so an interval is held "
         f"against what all runs together found.",
@@ -126,6 +140,25 @@ def _practice(ours: Ours, now: Practice) -> list[str]:
         f"That is {today / paired:.0f} times as fast.",
         "",
     ]
+
+
+def _commits(seen: list[Seen]) -> list[str]:
+    lines = [
+        "## Between commits",
+        "",
+        f"Each commit is compared with its parent, the fix; {commits.STARTS} starts of each, in "
+        f"turn.",
+        "",
+        "| what the commit adds | TTFT against without | what is said | would have been seen "
+        "| with one start of each |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {one.change} | {times(one.all.ratio)} | {one.all.change} "
+        f"| {percent(one.all.detectable)} | {one.few.change} below {percent(one.few.detectable)} |"
+        for one in seen
+    ]
+    return [*lines, ""]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ CELL = Cell(Scenario.REPEAT, 2, Offset.EXACT)
 SHARES = (0.0, 0.02, 0.05, 0.1)
 """Delays, as shares of the time to the first token."""
 RUNS = 20
-RULE = sampling.Rule(samples=12, half_width=0.025, seconds=30.0)
+RULE = sampling.Rule(samples=12, half_width=0.022, seconds=30.0)
 """A run goes on until two undelayed arms are known to be as equal as this."""
 PILOT = 20
 
@@ -44,13 +44,13 @@ class Run:
 
 def runs(engine: Engine) -> Iterator[Run]:
     """Take `RUNS` runs on a running engine."""
-    pilot = [_sample(engine, 0.0, -1, index) for index in range(PILOT)]
-    unit = float(np.median([times[None] for times in pilot]))
+    samples = [_sample(engine, 0.0, -1, index) for index in range(PILOT)]
     for number in range(RUNS):
+        unit = float(np.median([times[None] for times in samples]))  # machines change pace
         began = time.monotonic()
         samples, _ = sampling.collect(
             RULE,
-            lambda index, number=number: _sample(engine, unit, number, index),
+            lambda index, unit=unit, number=number: _sample(engine, unit, number, index),
             lambda times: times[0.0] / times[None],
         )
         yield Run(samples, time.monotonic() - began)
