@@ -9,7 +9,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LOCK := requirements/cpu.lock
 IN_VENV := .venv/bin/python -m
 
-.PHONY: help setup bench test validate lint format lock clean
+.PHONY: help setup bench dashboard test validate lint format lock clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,6 +35,9 @@ setup: .venv/complete ## Install everything into .venv, exactly as locked
 
 bench: .venv/complete ## Measure both branches and say what the fix costs
 	@.venv/bin/fixcost bench
+
+dashboard: .venv/complete ## Publish what was measured, serve it and print its address
+	@.venv/bin/fixcost dashboard
 
 test: .venv/complete lint ## Run every check and every test
 	$(IN_VENV) pytest --benchmark-disable

@@ -32,17 +32,21 @@ class Swept:
 
     def setup_cache(self) -> Path:
         """Measure every cell once; all benchmarks of a commit read this one record."""
-        from harness import cells, profiles, sweep, vllm_names  # every number forks this process
+        # Here, for every number forks this process.
+        from harness import cells, places, profiles, runs, sweep, vllm_names
 
         try:
-            profile = profiles.choose()
             commit = os.environ.get("ASV_COMMIT")
+            runs.begin(places.ASV_CONF, commit)
+            profile = profiles.choose()
             version = commit[:12] if commit else f"v{vllm_names.installed_version()}"
             place = sweep.place_of(profile, version)
-            sweep.run(profile, cells.grid(profile.chunks), place, seed=SEED, commit=commit)
+            swept = sweep.run(profile, cells.grid(profile.chunks), place, seed=SEED, commit=commit)
+            runs.keep(places.ASV_CONF, swept)
         except FixcostError as error:
-            if error.__cause__ is not None:  # for the log: the subject's own code may be at fault
+            if error.__cause__ is not None:  # the subject's own code may be at fault: for the log
                 traceback.print_exception(error.__cause__)
+                runs.end(places.ASV_CONF, commit)
             sys.exit(f"{PREFIX}{error}")
         except OSError as error:
             sys.exit(f"{PREFIX}{error.strerror or error}: {error.filename}.")

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asv import config, environment, machine, results, util
+from asv import config, environment, machine, results, step_detect, util
 from asv.console import log
+from asv.graph import Graph
+from asv.publishing import OutputPublisher as OutputPublisher
+from asv.util import UserError as UserError
 
 from harness.errors import FixcostError
 
@@ -203,6 +206,67 @@ def _stored(value: object, drawn: object) -> Stored:
     return Stored(value, samples)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """One commit of which something is stored."""
+
+    commit: str
+    date: int
+    """Of the commit, in milliseconds since 1970."""
+
+
+def measured(conf_path: Path, machine_name: str) -> list[Measured]:
+    """The commits of which a machine has results, the oldest first.
+
+    Raises:
+        FixcostError: a results file is damaged.
+    """
+    found = {}
+    for path in _results_files(conf_path, machine_name, "*-*.json"):
+        try:
+            kept = results.Results.load(str(path), machine_name=machine_name)
+        except Exception as error:  # see `_load_results`
+            raise _damaged(path, error) from None
+        found[kept.commit_hash] = Measured(kept.commit_hash, kept.date)
+    return sorted(found.values(), key=lambda one: one.date)
+
+
+def machines(conf_path: Path) -> dict[str, dict[str, str]]:
+    """What asv knows of each machine that has results: "cpu", "ram" and others, by its name."""
+    folder = conf_path.parent / load_conf(conf_path).results_dir
+    found = {}
+    for path in sorted(folder.glob("*/machine.json")):
+        described = util.load_json(str(path), api_version=machine.Machine.api_version)
+        found[described.pop("machine")] = described
+    return found
+
+
+def steps(values: list[float | None]) -> list[int]:
+    """Where a new level begins in a series, by asv's own detection."""
+    return [left for left, *_ in step_detect.detect_steps(values)[1:]]
+
+
+def without_value(benchmarks: Any, graphs: Any) -> dict[str, set[tuple[str, int | None]]]:
+    """What has no value at the newest commit: by summary file, a benchmark and a parameter index.
+
+    asv's list shows the last good value of those.
+    """
+    found: dict[str, set[tuple[str, int | None]]] = {}
+    for name, benchmark in benchmarks.items():
+        for graph in graphs.get_graph_group(name):
+            data = graph.get_data()
+            if not data:
+                continue
+            newest = data[-1][1]
+            summary = f"{Graph.get_file_path(graph.params, 'summary')}.json"
+            missing = found.setdefault(summary, set())
+            if not benchmark["params"]:
+                missing |= {(name, None)} if newest is None else set()
+            elif newest is not None:
+                missing |= {(name, i) for i, value in enumerate(newest) if value is None}
+    return found
+
+
 def check_results(conf_path: Path, machine_name: str) -> None:
     """Read every results file of a machine.
 
@@ -234,7 +298,9 @@ def _load_results(path: Path, machine_name: str) -> dict[str, dict[Parameters, S
             }
         return found
     except Exception as error:  # whatever asv stumbles over in a file that anyone may edit
-        reason = str(error).removeprefix(f"Error loading results file '{path}': ")
-        raise FixcostError(
-            f"{path} is damaged ({reason}): remove it and run the benchmarks again."
-        ) from None
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> FixcostError:
+    reason = str(error).removeprefix(f"Error loading results file '{path}': ")
+    return FixcostError(f"{path} is damaged ({reason}): remove it and run the benchmarks again.")

@@ -22,7 +22,7 @@ def prepare(conf_path: Path) -> Subject:
     """
     profiles.check_device(profiles.choose())
     if asv_names.registered_machine() is None:
-        _quiet("machine", "--yes", folder=conf_path.parent)
+        quiet("machine", "--yes", folder=conf_path.parent)
     chosen = subject.current(conf_path)
     if chosen.repository == conf_path.parent / subject.FOLDER:
         return subject.restore(conf_path)
@@ -57,6 +57,19 @@ def run(conf_path: Path, log: Path, more_starts: int = 0) -> Comparison:
         raise FixcostError(f"{error} What asv printed is in {log}.") from None
 
 
+def quiet(*arguments: str, folder: Path) -> None:
+    """Run an asv command whose output nobody reads.
+
+    Raises:
+        FixcostError: it failed; the sentence has the last thing that asv said.
+    """
+    command = [sys.executable, "-m", "asv", *arguments]
+    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
+        reason = (finished.stderr or finished.stdout).strip().splitlines()[-1:]
+        raise FixcostError(f"asv {arguments[0]} failed: {' '.join(reason)}")
+
+
 def _logged(*arguments: str, folder: Path, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "asv", *arguments]
@@ -78,11 +91,3 @@ def _logged(*arguments: str, folder: Path, log: Path) -> None:
         raise FixcostError(reason)
     if asv.returncode not in _EXPECTED:
         raise FixcostError(f"asv stopped with exit code {asv.returncode}: see {log}.")
-
-
-def _quiet(*arguments: str, folder: Path) -> None:
-    command = [sys.executable, "-m", "asv", *arguments]
-    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if finished.returncode != 0:
-        reason = (finished.stderr or finished.stdout).strip().splitlines()[-1:]
-        raise FixcostError(f"asv {arguments[0]} failed: {' '.join(reason)}")

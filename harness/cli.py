@@ -58,6 +58,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class AnswerFormat(StrEnum):
+    """How the answer on a pull request is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "md"
+
+
 FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
 
 
@@ -78,7 +86,7 @@ def bench(
     from harness import bench as main_job
 
     compared = main_job.run(places.ASV_CONF, places.BENCH_LOG, more_starts)
-    _show_comparison(compared, Format.TABLE)
+    _show_comparison(compared)
 
 
 @app.command()
@@ -87,14 +95,63 @@ def compare(
         str | None, typer.Argument(help="Branch, tag or commit without the fix.")
     ] = None,
     fix: Annotated[str | None, typer.Argument(help="Branch, tag or commit with it.")] = None,
-    form: FormatOption = Format.TABLE,
+    form: Annotated[
+        AnswerFormat, typer.Option("--format", help="For people, programs or a pull request.")
+    ] = AnswerFormat.TABLE,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="How much longer the first token may take in any cell: ttft=1.5."),
+    ] = None,
 ) -> None:
-    """Say what changed between two measured commits, by default the subject's two branches."""
-    from harness import comparison, subject
+    """Say what changed between two measured commits, by default the subject's two branches.
 
+    Exit codes: 0 fine; 1 output newly wrong, a cell that fails only now, or beyond the budget;
+    2 wrong usage or damaged data; 3 nothing was measured on both.
+    """
+    from harness import answer, report, subject
+
+    limit = answer.parse_budget(budget)
     chosen = subject.current(places.ASV_CONF)
-    compared = comparison.load(places.ASV_CONF, base or chosen.base, fix or chosen.fix)
-    _show_comparison(compared, form)
+    names = (base or chosen.base, fix or chosen.fix)
+    found = answer.collect(places.ASV_CONF, *names, limit)
+    if form is AnswerFormat.MARKDOWN:
+        print(answer.markdown(found))
+    elif form is AnswerFormat.JSON:
+        print(answer.as_json(found))
+    else:
+        console = report.console()
+        console.print(answer.lead(found))
+        console.print(answer.table(found))
+        if found.comparison is not None:
+            _show_comparison(found.comparison)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def dashboard(
+    build_only: Annotated[
+        bool, typer.Option("--build-only", help="Write the site and do not serve it.")
+    ] = False,
+) -> None:
+    """Publish all stored results as a site and serve it at a loopback address."""
+    from harness.site import serving
+
+    site = serving.build(places.ASV_CONF)
+    print(f"The dashboard is in {site}.")
+    if not build_only:
+        serving.serve(site)
+
+
+@app.command()
+def plot(
+    out: Annotated[Path, typer.Argument(help="A folder for the pictures.")] = Path("pictures"),
+) -> None:
+    """Write the dashboard's pictures of this machine's results as SVG and PNG."""
+    from harness.site import plotting
+
+    for path in plotting.write(places.ASV_CONF, out):
+        print(path)
 
 
 @app.command()
@@ -295,12 +352,9 @@ def _show_subject(chosen: "Subject") -> None:
     print(f"{chosen.repository}: {chosen.base} against {chosen.fix} (wheel: {chosen.wheel_ref})")
 
 
-def _show_comparison(compared: "Comparison", form: Format) -> None:
+def _show_comparison(compared: "Comparison") -> None:
     from harness import conclusion, report
 
-    if form is Format.JSON:
-        print(report.as_json(compared))
-        return
     console = report.console()
     for table in report.comparison_tables(compared):
         console.print(table)

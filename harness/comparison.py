@@ -1,20 +1,21 @@
 """Two commits side by side, from what asv has stored of them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import asv_names, estimate, git, starts, subject
+from harness import asv_names, estimate, git, points, runs, starts, subject
+from harness import outcomes as cell_outcomes
 from harness.asv_names import Parameters, Stored
 from harness.cells import Cell, grid
 from harness.errors import FixcostError
 from harness.estimate import Estimate
+from harness.outcomes import CellOutcome
 from harness.starts import Between
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Offset, Scenario
 
-_RELOAD = "reload.Reload.track_"
+_RELOAD = points.RELOAD
 _FIX_COST = "reload.FixCost.track_fix_cost"
 _NOISE = "reload.FixCost.track_noise"
 _FAULTS = "reload.Run.track_faults"
@@ -23,6 +24,10 @@ _START = "reload.Start.track_ttft"
 _CONTROL = Arm.RELOAD_UNALIGNED.value
 
 _Benchmarks = dict[str, dict[Parameters, Stored]]
+
+
+class NothingStoredError(FixcostError):
+    """One of the two commits was not measured on this machine, or nothing on both."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,12 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
         FixcostError: a name is unknown, one of the two was not measured here, they were measured
             with different models or machines, or what is stored is damaged.
     """
+    return of_machine(conf_path, asv_names.registered_machine(), base, fix)
+
+
+def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Comparison:
+    """Compare two commits on a machine of asv's; raises like `load`."""
     repository = subject.current(conf_path).repository
-    machine = asv_names.registered_machine()
     commits = [git.commit_of(repository, name) for name in (base, fix)]
     if commits[0] is not None and commits[0] == commits[1]:
         raise FixcostError(f"{base} and {fix} are the same commit: there is nothing to compare.")
@@ -96,7 +105,7 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
         stored = asv_names.stored(conf_path, machine, commit) if machine else {}
         cells = _measured_cells(stored)
         if not cells:
-            raise FixcostError(
+            raise NothingStoredError(
                 f"Of {name} ({commit[:8]}) nothing complete is stored on this machine: "
                 f"`asv run --record-samples` measures it, and says why if it cannot."
             )
@@ -104,7 +113,7 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
     (before, base_cells), (after, fix_cells) = measured
     shared = set(base_cells) & set(fix_cells)
     if not shared:
-        raise FixcostError(f"{base} and {fix} have no measured cell in common.")
+        raise NothingStoredError(f"{base} and {fix} have no measured cell in common.")
     if len({one for side in (before, after) for one in _drawn(side, _IDENTITY)}) != 1:
         raise FixcostError(
             f"{base} and {fix} were not measured with the same profile and model on the same "
@@ -123,6 +132,23 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
             if set(_drawn(stored, _FAULTS)) != {0.0}
         ],
     )
+
+
+def outcomes(conf_path: Path, base: str, fix: str) -> list[CellOutcome]:
+    """What became of each cell between two commits on this machine, also where one failed.
+
+    Raises:
+        FixcostError: a name is unknown or what is stored is damaged.
+    """
+    repository, machine = subject.current(conf_path).repository, asv_names.registered_machine()
+    found, killed = [], []
+    for name in (base, fix):
+        commit = git.commit_of(repository, name)
+        if commit is None:
+            raise FixcostError(f"{repository} has no branch, tag or commit {name}.")
+        found.append(asv_names.stored(conf_path, machine, commit) if machine else {})
+        killed.append(machine is not None and runs.was_killed(conf_path, machine, commit))
+    return cell_outcomes.of(found[0], found[1], (killed[0], killed[1]))
 
 
 def _measured_cells(stored: _Benchmarks) -> list[Cell]:
@@ -212,13 +238,8 @@ def _side(cell: Cell, stored: _Benchmarks) -> Side:
 
 
 def _verdict(stored: _Benchmarks, point: Parameters) -> Verdict:
-    """Wrong in one start is wrong."""
-    kept = stored[f"{_RELOAD}wrong_output"][point]
-    if any(kept.samples):
-        return Verdict.WRONG
-    if kept.value is None or math.isnan(kept.value):  # None never gets here, see `_is_complete`
-        return Verdict.CANNOT_TELL
-    return Verdict.WRONG if kept.value else Verdict.EQUAL
+    # None never gets here, see `_is_complete`.
+    return points.verdict(stored[f"{_RELOAD}wrong_output"][point]) or Verdict.CANNOT_TELL
 
 
 def _number(stored: _Benchmarks, metric: str, point: Parameters) -> float:

@@ -50,8 +50,8 @@ def test_equal_commits_are_rarely_called_different(count: int) -> None:
 
 
 def test_twenty_percent_is_seen_with_six_starts_and_five_percent_is_not() -> None:
-    assert said(1.2, 6)[Change.SLOWER] > 0.99 * ROUNDS
-    assert said(1 / 1.2, 6)[Change.FASTER] > 0.99 * ROUNDS
+    assert said(1.2, 6)[Change.SLOWER] > 0.95 * ROUNDS
+    assert said(1 / 1.2, 6)[Change.FASTER] > 0.95 * ROUNDS
     assert said(1.05, 6)[Change.SLOWER] < 0.5 * ROUNDS
 
 
@@ -63,6 +63,11 @@ def test_a_detectable_change_is_detected_as_often_as_it_says() -> None:
     ]
     seen = said(1 + float(np.median(limits)), 6)[Change.SLOWER]
     assert 0.92 * ROUNDS < seen < 0.98 * ROUNDS
+
+
+def test_one_start_on_a_machine_in_trouble_does_not_hide_a_change() -> None:
+    fine = [0.0100, 0.0101, 0.0099, 0.0102, 0.0098]
+    assert starts.compare(fine, [1.2 * one for one in fine[1:]] + [0.1]).change is Change.SLOWER
 
 
 def test_one_start_is_too_few_whatever_comes_out() -> None:

@@ -1,0 +1,95 @@
+"""What asv has stored of one commit, by arm and cell."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness import estimate
+from harness.asv_names import Parameters, Stored
+from harness.cells import Cell, grid
+from harness.estimate import Estimate
+from harness.verdict import Verdict
+from harness.vocabulary import REPORTED_ARMS, Arm, Offset, Scenario
+
+RELOAD = "reload.Reload.track_"
+NOTHING = Stored(None, ())
+
+Benchmarks = Mapping[str, Mapping[Parameters, Stored]]
+"""By benchmark name, then by its parameters."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One arm in one cell."""
+
+    arm: Arm
+    cell: Cell
+    verdict: Verdict | None
+    """None where it failed or was not run."""
+    wrong_tokens: float | None
+    logprob_drift: float | None
+    ttft: Estimate | None
+    """Seconds; None where the output is wrong, or it failed or was not run."""
+    recomputed_tokens: float | None
+    reload_bytes: float | None
+
+
+def of(stored: Benchmarks) -> dict[tuple[Arm, Cell], Point]:
+    """Every arm in every cell of which anything is stored, cells in the order of the sweep."""
+    known = {key for metric in _METRICS for key in stored.get(RELOAD + metric, {})}
+    cells = grid({_cell(key).chunks for key in known})
+    return {
+        (arm, cell): _point(stored, arm, cell)
+        for arm in REPORTED_ARMS
+        for cell in cells
+        if parameters(cell, arm) in known
+        and any(_kept(stored, m, arm, cell).value is not None for m in _METRICS)
+    }
+
+
+_METRICS = ("wrong_output", "wrong_tokens", "logprob_drift", "recomputed_tokens", "reload_bytes")
+
+
+def parameters(cell: Cell, arm: Arm | None = None) -> Parameters:
+    """The parameters under which asv keeps a cell, or an arm of it."""
+    place = (cell.scenario.value, cell.offset.value, cell.chunks)
+    return place if arm is None else (arm.value, *place)
+
+
+def verdict(kept: Stored) -> Verdict | None:
+    """The verdict that a stored `wrong_output` means: wrong in one start is wrong."""
+    if any(kept.samples):
+        return Verdict.WRONG
+    if kept.value is None:
+        return None
+    if math.isnan(kept.value):
+        return Verdict.CANNOT_TELL
+    return Verdict.WRONG if kept.value else Verdict.EQUAL
+
+
+def _point(stored: Benchmarks, arm: Arm, cell: Cell) -> Point:
+    def number(metric: str) -> float | None:
+        value = _kept(stored, metric, arm, cell).value
+        return None if value is None or math.isnan(value) else value
+
+    times = _kept(stored, "ttft", arm, cell).samples
+    outcome = verdict(_kept(stored, "wrong_output", arm, cell))
+    return Point(
+        arm=arm,
+        cell=cell,
+        verdict=outcome,
+        wrong_tokens=number("wrong_tokens"),
+        logprob_drift=number("logprob_drift"),
+        ttft=estimate.median(times) if times and outcome is not Verdict.WRONG else None,
+        recomputed_tokens=number("recomputed_tokens"),
+        reload_bytes=number("reload_bytes"),
+    )
+
+
+def _kept(stored: Benchmarks, metric: str, arm: Arm, cell: Cell) -> Stored:
+    return stored.get(RELOAD + metric, {}).get(parameters(cell, arm), NOTHING)
+
+
+def _cell(key: Parameters) -> Cell:
+    _, scenario, offset, chunks = key
+    return Cell(Scenario(str(scenario)), int(str(chunks)), Offset(str(offset)))

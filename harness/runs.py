@@ -1,0 +1,82 @@
+"""What is said of a run beside its figures, kept next to asv's results so that it is published."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harness import asv_names, trust
+from harness.errors import FixcostError
+from harness.files import write_atomically
+from harness.record import Header, Record
+from harness.trust import Instrument
+
+SUFFIX = ".run"
+"""Of a JSON file; asv takes every `.json` in its folder for results."""
+BEGUN = ".begun"
+"""Of an empty file that is there while a run is under way, or was killed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The newest run of a commit on a machine."""
+
+    header: Header
+    faults: list[str]
+    advice: list[str]
+    instrument: Instrument
+
+
+def keep(conf_path: Path, found: Record) -> None:
+    """Write what is said of a finished run of a commit; nothing for the installed vLLM alone."""
+    commit, machine = found.header.provenance.commit, asv_names.registered_machine()
+    if commit is None or machine is None:
+        return
+    _path(conf_path, machine, commit, BEGUN).unlink(missing_ok=True)
+    run = Run(
+        header=found.header,
+        faults=trust.faults(found),
+        advice=trust.advice(found),
+        instrument=trust.instrument(found.cells.values()),
+    )
+    encoded = msgspec.json.format(msgspec.json.encode(run), indent=1)
+    write_atomically(_path(conf_path, machine, commit), encoded + b"\n")
+
+
+def begin(conf_path: Path, commit: str | None) -> None:
+    """Note that a run of a commit begins; `keep` or `end` take the note away again."""
+    machine = asv_names.registered_machine()
+    if commit is not None and machine is not None:
+        write_atomically(_path(conf_path, machine, commit, BEGUN), b"")
+
+
+def end(conf_path: Path, commit: str | None) -> None:
+    """Note that a run ended by a fault of the commit's own code, not of the machine's."""
+    machine = asv_names.registered_machine()
+    if commit is not None and machine is not None:
+        _path(conf_path, machine, commit, BEGUN).unlink(missing_ok=True)
+
+
+def was_killed(conf_path: Path, machine: str, commit: str) -> bool:
+    """Whether the newest run of a commit is under way or never ended of itself."""
+    return _path(conf_path, machine, commit, BEGUN).exists()
+
+
+def read(conf_path: Path, machine: str, commit: str) -> Run | None:
+    """What is kept of a commit's run, or None.
+
+    Raises:
+        FixcostError: the file is damaged.
+    """
+    path = _path(conf_path, machine, commit)
+    if not path.exists():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except msgspec.DecodeError as error:
+        raise FixcostError(f"{path} is damaged ({error}): remove it.") from None
+
+
+def _path(conf_path: Path, machine: str, commit: str, suffix: str = SUFFIX) -> Path:
+    folder = conf_path.parent / asv_names.load_conf(conf_path).results_dir
+    return Path(folder, machine, f"{commit[:8]}{suffix}")

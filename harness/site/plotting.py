@@ -1,0 +1,42 @@
+"""The dashboard's pictures as files."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from harness import asv_names, comparison, git, points, subject
+from harness.files import write_atomically
+from harness.site import pictures
+
+DOTS_PER_INCH = 150
+
+
+def write(conf_path: Path, folder: Path) -> Iterator[Path]:
+    """Write every picture of the subject's two branches on this machine, as SVG and PNG.
+
+    Raises:
+        FixcostError: nothing was measured here, what is stored is damaged, or `folder` cannot be
+            written.
+    """
+    chosen = subject.current(conf_path)
+    compared = comparison.load(conf_path, chosen.base, chosen.fix)
+    commit = git.commit_of(chosen.repository, chosen.fix) or ""
+    machine = asv_names.registered_machine() or ""
+    kept = points.of(asv_names.stored(conf_path, machine, commit))
+    drawn = {"fix-cost": pictures.fix_cost(compared)}
+    for scenario in dict.fromkeys(row.cell.scenario for row in compared.rows):
+        drawn[f"ttft-{scenario}"] = pictures.ttft(kept, compared.rows, scenario)
+        drawn[f"moved-{scenario}"] = pictures.moved(kept, scenario)
+    for name, figure in drawn.items():
+        for form in ("svg", "png"):
+            path = folder / f"{name}.{form}"
+            write_atomically(path, _encoded(figure, form))
+            yield path
+
+
+def _encoded(figure: Figure, form: str) -> bytes:
+    encoded = io.BytesIO()
+    figure.savefig(encoded, format=form, dpi=DOTS_PER_INCH, facecolor="white")
+    return encoded.getvalue()
