@@ -173,7 +173,7 @@ def _table(scenario: Scenario) -> Table:
         title=f"Scenario {scenario}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=0,
     )
     table.add_column("prompt\nchunks", no_wrap=True)
     return table

@@ -56,13 +56,13 @@ def test_twenty_percent_is_seen_with_six_starts_and_five_percent_is_not() -> Non
 
 
 def test_a_detectable_change_is_detected_as_often_as_it_says() -> None:
-    """The median of the detectable changes is the one seen in 95 of 100 cases."""
+    """The median of the detectable changes is seen in 95 of 100 cases; trimmed, in a few less."""
     generator = np.random.default_rng(5)
     limits = [
         starts.compare(drawn(generator, 6), drawn(generator, 6)).detectable for _ in range(ROUNDS)
     ]
     seen = said(1 + float(np.median(limits)), 6)[Change.SLOWER]
-    assert 0.92 * ROUNDS < seen < 0.98 * ROUNDS
+    assert 0.9 * ROUNDS < seen < 0.98 * ROUNDS
 
 
 def test_one_start_on_a_machine_in_trouble_does_not_hide_a_change() -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from harness.errors import FixcostError
@@ -45,6 +45,14 @@ def mend_page(html: Path) -> None:
     ours = '<li id="nav-li-fixcost"><a href="index.html">Fix cost</a></li>'
     text = text.replace(_FIRST_TAB, f"{ours}\n{_FIRST_TAB}")
     write_atomically(html / ASV_PAGE, text.encode())
+
+
+def fill_gaps(html: Path, benchmarks: Iterable[str]) -> None:
+    """Give each benchmark that was never run the empty graph for which asv's grid asks."""
+    for name in benchmarks:
+        path = html / "graphs" / "summary" / f"{name}.json"
+        if not path.exists():
+            write_atomically(path, b"[]")
 
 
 def mark_failures(html: Path, missing: Mapping[str, Collection[tuple[str, int | None]]]) -> None:

@@ -69,7 +69,7 @@ def ttft(points: Points, rows: Sequence[Row], scenario: Scenario) -> Figure:
     would have taken.
     """
     with rc_context(_SETTINGS):
-        figure, axes = _figure(8.4, 3.4)
+        figure, (axes,) = _figure(8.4, 3.4)
         cells = _cells(points, scenario)
         for arm in COLOURS:
             kept = [(x, points.get((arm, cell))) for x, cell in enumerate(cells)]
@@ -126,7 +126,7 @@ def fix_cost(comparison: Comparison) -> Figure:
     """The fix cost at each exact boundary, and the band in which identical arms differ."""
     rows = [row for row in comparison.rows if row.cell.is_exact_boundary]
     with rc_context(_SETTINGS):
-        figure, axes = _figure(8.4, 3.0)
+        figure, (axes,) = _figure(8.4, 3.0)
         noise = pooled(row.noise for row in comparison.rows)
         for x, row in enumerate(rows):
             axes.bar(x, 2 * row.detectable, 0.5, 1 - row.detectable, color=BAND, alpha=0.35)
@@ -148,7 +148,7 @@ def fix_cost(comparison: Comparison) -> Figure:
 def history(series: Series) -> Figure:
     """One metric over commits, with intervals; change points as vertical lines."""
     with rc_context(_SETTINGS):
-        figure, axes = _figure(8.4, 2.6)
+        figure, (axes,) = _figure(8.4, 2.6)
         drawn = [(x, one) for x, one in enumerate(series.values) if one is not None]
         _marked(axes, drawn, Arm.RELOAD_ALIGNED, f"history-{series.key}", label=series.title)
         for index, x in enumerate(series.changes):
@@ -182,9 +182,10 @@ def as_svg(figure: Figure, title: str) -> str:
     return element.replace("<svg ", f'<svg {xlink} role="img" aria-label="{title}" ', 1)
 
 
-def _figure(width: float, height: float, rows: int = 1) -> tuple[Figure, Axes]:
+def _figure(width: float, height: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A picture of so many inches with axes one below the other."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(rows, 1)
+    return figure, list(figure.subplots(rows, 1, squeeze=False)[:, 0])
 
 
 def _marked(

@@ -24,6 +24,7 @@ class FixCostPages(OutputPublisher):  # type: ignore[misc]
         html = Path(conf.html_dir)
         try:
             offline.mend_page(html)
+            offline.fill_gaps(html, benchmarks)
             offline.mark_failures(html, asv_names.without_value(benchmarks, graphs))
             pages.write(places.ASV_CONF, html)
         except FixcostError as error:
