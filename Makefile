@@ -9,7 +9,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LOCK := requirements/cpu.lock
 IN_VENV := .venv/bin/python -m
 
-.PHONY: help setup bench dashboard test validate lint format lock clean
+.PHONY: help setup bench dashboard test validate vendor lint format lock clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -44,6 +44,9 @@ test: .venv/complete lint ## Run every check and every test
 
 validate: .venv/complete ## Show what the instrument can do (15 minutes); writes docs/validation.md
 	@$(IN_VENV) validation
+
+vendor: ## Take the libraries of asv's pages from their npm packages anew
+	scripts/vendor.sh
 
 lint: .venv/complete ## Check style and types
 	$(IN_VENV) ruff check .

@@ -118,6 +118,8 @@ def test_our_pages_ask_nobody_else_and_are_small(
 
 def test_answer_comes_first(watched: Watched, address: str) -> None:
     watched.page.goto(address)
+    glance = " ".join(watched.page.locator(".glance").inner_text().split())
+    assert "main: WRONG in 8 of 32 cells; fix-branch: right in all 32 cells" in glance
     said = watched.page.locator(".answer").inner_text()
     assert "Outputs of main are WRONG at every exact boundary (2, 3, 4 and 8 chunks)" in said
     assert "Outputs of fix-branch are right in all 32 cells." in said
@@ -175,8 +177,9 @@ def test_history_has_a_mark_for_each_commit(watched: Watched, address: str) -> N
     watched.page.goto(f"{address}/history.html")
     for metric in ("wrong", "fix-cost", "ttft", "tokens", "bytes"):
         assert watched.page.locator(f"[id='history-{metric}'] use").count() == 2, metric
-    text = watched.page.locator("main").inner_text()
-    assert "cells with wrong output ; changed at fix-branch" in " ".join(text.split())
+    text = " ".join(watched.page.locator("main").inner_text().split())
+    assert text.count("A new level begins at fix-branch.") == 3
+    assert text.count("No change point.") == 2
 
 
 def test_keyboard_reaches_the_cells(watched: Watched, address: str) -> None:

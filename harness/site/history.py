@@ -26,6 +26,11 @@ class Series:
     changes: list[int]
     """Commits at which a new level begins."""
 
+    @property
+    def changed_at(self) -> list[str]:
+        """The labels of those."""
+        return [self.labels[x] for x in self.changes]
+
 
 def series(commits: Mapping[str, Benchmarks]) -> list[Series]:
     """The metrics of the history page, from commits by their labels."""

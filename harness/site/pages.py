@@ -8,10 +8,21 @@ from pathlib import Path
 import jinja2
 import msgspec
 
-from harness import __version__, asv_names, comparison, conclusion, git, points, runs, subject
+from harness import (
+    __version__,
+    asv_names,
+    comparison,
+    conclusion,
+    estimate,
+    git,
+    points,
+    runs,
+    subject,
+)
 from harness.asv_names import Measured
 from harness.cells import Cell
 from harness.comparison import Comparison
+from harness.estimate import Estimate
 from harness.files import write_atomically
 from harness.points import Benchmarks, Point
 from harness.runs import Run
@@ -19,7 +30,7 @@ from harness.site import history, pictures
 from harness.subject import Subject
 from harness.verdict import Verdict
 from harness.vocabulary import REPORTED_ARMS, Scenario
-from harness.wording import interval, percent
+from harness.wording import bound, interval, percent, times
 
 _HERE = Path(__file__).parent
 _KINDS = {
@@ -69,6 +80,8 @@ class FixPage:
     machine: str
     described: dict[str, str]
     comparison: Comparison
+    glance: dict[str, str]
+    """The shortest answers: to "output", "cost" and "elsewhere"."""
     summary: str
     parts: list[Part]
     fix_cost: str
@@ -133,11 +146,36 @@ def fix_page(
         machine=machine,
         described=described,
         comparison=compared,
+        glance=_glance(compared),
         summary=conclusion.of_comparison(compared),
         parts=[_part(compared, scenario, by_commit) for scenario in scenarios],
         fix_cost=pictures.as_svg(cost, "Fix cost at exact boundaries"),
         runs={n: runs.read(conf_path, machine, c or "") for n, c in commits.items()},
     )
+
+
+def _glance(compared: Comparison) -> dict[str, str]:
+    total = len(compared.rows)
+    outputs = []
+    for name, verdicts in (
+        (compared.base, [row.base.verdict for row in compared.rows]),
+        (compared.fix, [row.fix.verdict for row in compared.rows]),
+    ):
+        wrong = verdicts.count(Verdict.WRONG)
+        unsure = verdicts.count(Verdict.CANNOT_TELL)
+        said = f"WRONG in {wrong} of {total} cells" if wrong else f"right in all {total} cells"
+        outputs.append(f"{name}: {'cannot tell' if unsure else said}")
+    at = [row.fix_costs for row in compared.rows if row.cell.is_exact_boundary]
+    elsewhere = [row.fix_costs for row in compared.rows if not row.cell.is_exact_boundary]
+    return {
+        "Output": "; ".join(outputs),
+        "Cost at exact boundaries": times(estimate.pooled(at)) if at else "not measured",
+        "Cost elsewhere": _elsewhere(estimate.pooled(elsewhere)) if elsewhere else "not measured",
+    }
+
+
+def _elsewhere(cost: Estimate) -> str:
+    return f"none seen above {bound(cost)}" if cost.includes(1.0) else times(cost)
 
 
 def _part(

@@ -6,6 +6,7 @@ shapes differ as well.
 """
 
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -69,12 +70,13 @@ def ttft(points: Points, rows: Sequence[Row], scenario: Scenario) -> Figure:
     would have taken.
     """
     with rc_context(_SETTINGS):
-        figure, (axes,) = _figure(8.4, 3.4)
+        figure, (above, axes) = _figure(8.4, 4.4, ratios=(1, 3))
         cells = _cells(points, scenario)
         for arm in COLOURS:
             kept = [(x, points.get((arm, cell))) for x, cell in enumerate(cells)]
             right = [(x, one.ttft) for x, one in kept if one is not None and one.ttft is not None]
-            _marked(axes, right, arm, f"ttft-{scenario}-{_name(arm)}", scale=1e3)
+            panel = above if arm is Arm.COLD else axes
+            _marked(panel, right, arm, f"ttft-{scenario}-{_name(arm)}", scale=1e3)
             wrong = [
                 (x, points[Arm.RELOAD_ALIGNED, one.cell].ttft, _fix_cost(rows, one.cell))
                 for x, one in kept
@@ -86,16 +88,19 @@ def ttft(points: Points, rows: Sequence[Row], scenario: Scenario) -> Figure:
                 line.set(mfc="none", mec=COLOURS[arm], ms=8, label=f"{arm}, WRONG output")
                 line.set_gid(f"ttft-{scenario}-{_name(arm)}-wrong")
         axes.set_ylabel("time to the first token, ms")
-        axes.set_ylim(bottom=0)
-        _over_cells(axes, cells)
-        axes.legend(fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        for panel in (above, axes):
+            _from_zero(panel)
+            _over_cells(panel, cells)
+        above.tick_params(labelbottom=False)
+        above.set_xlabel("")
+        figure.legend(fontsize=8, ncols=3, loc="outside upper center")
     return figure
 
 
 def moved(points: Points, scenario: Scenario) -> Figure:
     """Recomputed tokens and reloaded bytes of the two alignments over prompt length."""
     with rc_context(_SETTINGS):
-        figure, both = _figure(8.4, 4.2, rows=2)
+        figure, both = _figure(8.4, 4.2, ratios=(1, 1))
         cells = _cells(points, scenario)
         metrics = {
             "tokens": ("recomputed\ntokens", 1.0),
@@ -115,9 +120,10 @@ def moved(points: Points, scenario: Scenario) -> Figure:
                 line.set(color=COLOURS[arm], label=str(arm))
                 line.set_gid(f"{metric}-{scenario}-{_name(arm)}")
             axes.set_ylabel(label)
-            axes.set_ylim(bottom=0)
+            _from_zero(axes)
+            _over_cells(axes, cells)
         both[0].tick_params(labelbottom=False)
-        _over_cells(both[1], cells)
+        both[0].set_xlabel("")
         both[0].legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
@@ -140,7 +146,7 @@ def fix_cost(comparison: Comparison) -> Figure:
         axes.set_xticklabels([f"{r.cell.chunks}\n{r.cell.scenario}" for r in rows])
         axes.set_xlabel("prompt length at an exact boundary, in chunks")
         axes.set_ylabel("TTFT, aligned\nover unaligned")
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         axes.legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
@@ -158,7 +164,7 @@ def history(series: Series) -> Figure:
         axes.set_xticklabels(series.labels)
         axes.set_xlim(-0.5, len(series.labels) - 0.5)
         axes.set_ylabel(series.unit)
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
     return figure
 
 
@@ -182,10 +188,18 @@ def as_svg(figure: Figure, title: str) -> str:
     return element.replace("<svg ", f'<svg {xlink} role="img" aria-label="{title}" ', 1)
 
 
-def _figure(width: float, height: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """A picture of so many inches with axes one below the other."""
+def _figure(
+    width: float, height: float, ratios: tuple[int, ...] = (1,)
+) -> tuple[Figure, list[Axes]]:
+    """A picture of so many inches, with axes of these heights one below the other."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(rows, 1, squeeze=False)[:, 0])
+    axes = figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)
+    return figure, list(axes[:, 0])
+
+
+def _from_zero(axes: Axes) -> None:
+    """Let the axis begin at 0 and end above the highest mark."""
+    axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1e-9))
 
 
 def _marked(
@@ -203,17 +217,14 @@ def _marked(
         return
     xs = [x for x, _ in drawn]
     values = [one.value * scale for _, one in drawn]
-    below = [_finite(one.value - one.low) * scale for _, one in drawn]
-    above = [_finite(one.high - one.value) * scale for _, one in drawn]
+    known = [(one, math.isfinite(one.high) and math.isfinite(one.low)) for _, one in drawn]
+    below = [(one.value - one.low) * scale if bounded else 0.0 for one, bounded in known]
+    above = [(one.high - one.value) * scale if bounded else 0.0 for one, bounded in known]
     colour = COLOURS[arm]
     axes.errorbar(xs, values, [below, above], fmt="none", ecolor=colour, elinewidth=1, capsize=2)
     (marks,) = axes.plot(xs, values, MARKS[arm], ls="-" if line else "none", lw=1, ms=5)
     marks.set(color=colour, label=label or str(arm))
     marks.set_gid(name)
-
-
-def _finite(distance: float) -> float:
-    return distance if 0 <= distance < float("inf") else 0.0
 
 
 def _over_cells(axes: Axes, cells: Sequence[Cell]) -> None:
