@@ -58,11 +58,11 @@ def parameters(cell: Cell, arm: Arm | None = None) -> Parameters:
 
 def verdict(kept: Stored) -> Verdict | None:
     """The verdict that a stored `wrong_output` means: wrong in one start is wrong."""
-    if any(kept.samples):
+    if any(one > 0 for one in kept.samples):
         return Verdict.WRONG
     if kept.value is None:
         return None
-    if math.isnan(kept.value):
+    if any(map(math.isnan, (kept.value, *kept.samples))):
         return Verdict.CANNOT_TELL
     return Verdict.WRONG if kept.value else Verdict.EQUAL
 

@@ -312,3 +312,8 @@ def test_sweep_that_fails_under_asv_says_why(project: Project) -> None:
     assert refused.stderr.splitlines()[-1].startswith("fixcost: Another sweep is writing")
     assert "Traceback" not in refused.stdout + refused.stderr
     assert [len(record.read(place).cells) for place in places] == [32, 32]
+    compared = project.run(*FIXCOST, "compare", "--format", "json")
+    assert compared.returncode == 3, compared.stderr
+    answer = json.loads(compared.stdout)
+    assert {one["outcome"] for one in answer["outcomes"]} == {"infrastructure"}
+    assert answer["lead"].startswith("Nothing was measured on both main and fix-branch.")
