@@ -95,15 +95,19 @@ def fit(record: Record) -> CostModel:
     check_rules(record)
     if len({result.cell for result in results if result.cell.is_exact_boundary}) < 2:
         raise FixcostError("A cost model needs two exact boundaries at least: sweep more chunks.")
-    points = [_points(result, np.arange(len(result.samples))) for result in results]
+    tables, times = [_features(r) for r in results], [_log_times(r) for r in results]
+    points = [
+        (table, stats.trim_mean(logs, TRIM, axis=1))
+        for table, logs in zip(tables, times, strict=True)
+    ]
     whole = _solve(points)
-    draws = _resampled(results)
+    draws = _resampled(tables, times)
     without = [_solve(points[:i] + points[i + 1 :]) for i in range(len(points))]
     misses = [
         abs(_log_ratio(line, result, record) - math.log(ratio(numbers.fix_costs(result)).value))
         for line, result in zip(without, results, strict=True)
     ]
-    features = np.concatenate([table for table, _ in points])
+    features = np.concatenate(tables)
     lengths = [result.prompt_length for result in results]
     base, per_token, per_byte = (_estimate(whole[i], draws[:, i]) for i in range(3))
     return CostModel(
@@ -198,15 +202,15 @@ def added_seconds(model: CostModel, prompt_length: int, chunk: int) -> NDArray[n
     return np.asarray(lines[:, 1] * tokens - lines[:, 2] * fewer)
 
 
-def _points(result: CellResult, chosen: NDArray[np.int_]) -> Points:
-    """One point an arm; `chosen` are the samples that count."""
-    features, seconds = [], []
-    for arm in RELOAD_ARMS:
-        first = result.samples[0].arms[arm]
-        features.append((1.0, float(first.recomputed_tokens), float(first.reload_bytes)))
-        logs = np.log(numbers.values(result, arm, "ttft"))[chosen]
-        seconds.append(stats.trim_mean(logs, TRIM))
-    return np.array(features), np.array(seconds)
+def _features(result: CellResult) -> NDArray[np.float64]:
+    """1, tokens and bytes of every reload arm, shape (arms, 3)."""
+    arms = [result.samples[0].arms[arm] for arm in RELOAD_ARMS]
+    return np.array([(1.0, arm.recomputed_tokens, arm.reload_bytes) for arm in arms])
+
+
+def _log_times(result: CellResult) -> NDArray[np.float64]:
+    """Shape (arms, samples)."""
+    return np.log([numbers.values(result, arm, "ttft") for arm in RELOAD_ARMS])
 
 
 def _solve(points: Sequence[Points]) -> NDArray[np.float64]:
@@ -215,10 +219,11 @@ def _solve(points: Sequence[Points]) -> NDArray[np.float64]:
     logs = np.concatenate([seconds for _, seconds in points])
     scale = features.max(axis=0)
     scale[scale == 0] = 1.0
-    start = np.full(3, float(np.exp(logs.mean())) / 3)
+    scaled = features / scale
     found = optimize.least_squares(
-        lambda line: np.log(features / scale @ line) - logs,
-        start,
+        lambda line: np.log(scaled @ line) - logs,
+        np.full(3, float(np.exp(logs.mean())) / 3),
+        jac=lambda line: scaled / (scaled @ line)[:, None],
         bounds=(1e-12, np.inf),
         loss="soft_l1",
         f_scale=OUTLIER,
@@ -226,14 +231,18 @@ def _solve(points: Sequence[Points]) -> NDArray[np.float64]:
     return np.asarray(found.x / scale)
 
 
-def _resampled(results: Sequence[CellResult]) -> NDArray[np.float64]:
+def _resampled(
+    tables: Sequence[NDArray[np.float64]], times: Sequence[NDArray[np.float64]]
+) -> NDArray[np.float64]:
     """The coefficients of `RESAMPLES` resampled runs, shape (resamples, 3)."""
 
     def refit(*chosen: NDArray[np.int_]) -> NDArray[np.float64]:
-        return _solve([_points(r, picked) for r, picked in zip(results, chosen, strict=True)])
+        drawn = (logs[:, picked] for logs, picked in zip(times, chosen, strict=True))
+        centres = [stats.trim_mean(logs, TRIM, axis=1) for logs in drawn]
+        return _solve(list(zip(tables, centres, strict=True)))
 
     outcome = stats.bootstrap(
-        [np.arange(len(result.samples)) for result in results],
+        [np.arange(logs.shape[1]) for logs in times],
         refit,
         n_resamples=RESAMPLES,
         vectorized=False,

@@ -41,7 +41,7 @@ def model_sentences(model: CostModel) -> str:
     return (
         f"Time to the first token is {_scaled(model.base, 1e3, 'ms')}, and "
         f"{_scaled(model.per_token, 1e6, 'us')} for each recomputed token, and "
-        f"{_scaled(model.per_byte, 1e6 * (1 << 20), 'us')} for each MiB reloaded. "
+        f"{_scaled(model.per_byte, 1e3 * (1 << 20), 'ms')} for each MiB reloaded. "
         f"With each cell left out in turn, the fix cost at exact boundaries is missed by "
         f"{percent(median(misses))} in the median and {percent(max(misses))} at most; "
         f"{within} of {len(model.held_out)} cells lie in the interval predicted for them."
@@ -83,8 +83,8 @@ def traffic_table(expected: Sequence[Expectation]) -> Table:
     table.add_column("tokens more\nmean", justify="right")
     table.add_column("\n99th pct", justify="right")
     if expected[0].mean_seconds is not None:
-        table.add_column("ms more\nmean", justify="right")
-        table.add_column("\n99th pct", justify="right")
+        table.add_column("ms more\nmean", justify="right", no_wrap=True)
+        table.add_column("\n99th pct", justify="right", no_wrap=True)
         table.add_column("beyond what\nwas measured")
     for one in expected:
         row = [
@@ -102,7 +102,7 @@ def traffic_table(expected: Sequence[Expectation]) -> Table:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
 
 
 def _ms(seconds: Estimate) -> str:

@@ -119,7 +119,7 @@ def test_blind_run_gets_no_verdict(shipped_record: Record) -> None:
 def test_low_precision_gets_no_verdict_in_a_comparison() -> None:
     unsure = replace(RIGHT, verdict=Verdict.CANNOT_TELL)
     rows = [replace(row, base=unsure, fix=unsure) for row in compared().rows]
-    said = conclusion.of_comparison(Comparison("main", "fix", rows, [], []))
+    said = conclusion.of_comparison(Comparison("main", "fix", rows, [], [], None))
     assert said.startswith("Whether outputs of main and fix are right cannot be told")
     assert "right in" not in said and "WRONG" not in said and "caught" not in said
 

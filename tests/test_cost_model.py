@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from harness import cost_model, record, window
 from harness.cells import Cell
 from harness.cli import app
+from harness.cost_model import CostModel
 from harness.errors import FixcostError
 from harness.record import CellResult, Group, Record
 from harness.vocabulary import Alignment, Arm, Offset, Scenario
@@ -52,6 +53,11 @@ def known(shipped_record: Record) -> Record:
     return replace(shipped_record, cells=cells)
 
 
+@pytest.fixture(scope="module")
+def model(known: Record) -> CostModel:
+    return cost_model.fit(known)
+
+
 @pytest.mark.parametrize("offset", Offset)
 @pytest.mark.parametrize("chunks", [1, 2, 5])
 def test_window_follows_the_rules_of_vllm(chunks: int, offset: Offset) -> None:
@@ -74,8 +80,7 @@ def test_chunk_of_two_blocks_moves_both() -> None:
     assert moved == 2 * 2 * 65536 + 3 * 50000
 
 
-def test_line_is_found_again(known: Record) -> None:
-    model = cost_model.fit(known)
+def test_line_is_found_again(model: CostModel) -> None:
     assert model.base.includes(BASE)
     assert model.per_token.includes(PER_TOKEN)
     assert model.per_byte.includes(PER_BYTE)
@@ -96,8 +101,7 @@ def test_outliers_hardly_move_the_line(known: Record) -> None:
     assert model.per_token.value == pytest.approx(PER_TOKEN, rel=0.15)
 
 
-def test_cells_left_out_are_told_by_the_others(known: Record) -> None:
-    model = cost_model.fit(known)
+def test_cells_left_out_are_told_by_the_others(known: Record, model: CostModel) -> None:
     assert [one.cell for one in model.held_out] == list(known.cells)
     for one in model.held_out:
         assert one.predicted.value == pytest.approx(one.measured, rel=0.2), one.cell.label
@@ -106,9 +110,8 @@ def test_cells_left_out_are_told_by_the_others(known: Record) -> None:
     assert any(one.predicted.value > 1.5 for one in model.held_out)
 
 
-def test_prediction_between_measured_lengths(known: Record) -> None:
+def test_prediction_between_measured_lengths(model: CostModel) -> None:
     """Six chunks were not measured: aligned, 128 tokens are computed again; unaligned, 1."""
-    model = cost_model.fit(known)
     found = cost_model.predict(model, 6 * 128, 128)
     assert found.recomputed_tokens == {Alignment.ALIGNED: 128, Alignment.UNALIGNED: 1}
     sizes = {
@@ -122,15 +125,14 @@ def test_prediction_between_measured_lengths(known: Record) -> None:
     assert found.beyond == ""
 
 
-def test_off_the_boundary_nothing_changes(known: Record) -> None:
-    found = cost_model.predict(cost_model.fit(known), 6 * 128 + 1, 128)
+def test_off_the_boundary_nothing_changes(model: CostModel) -> None:
+    found = cost_model.predict(model, 6 * 128 + 1, 128)
     assert found.fix_cost.value == pytest.approx(1.0)
     assert found.fix_cost.includes(1.0)
 
 
-def test_beyond_what_was_measured_is_said(known: Record) -> None:
+def test_beyond_what_was_measured_is_said(model: CostModel) -> None:
     """Measured are 255 to 1088 tokens, of which 1 to 128 are computed again."""
-    model = cost_model.fit(known)
     found = cost_model.predict(model, 2816, 1408)
     assert found.beyond == "prompt length, recomputed tokens, reloaded bytes"
     assert cost_model.predict(model, 512, 256).beyond == "recomputed tokens"
