@@ -108,7 +108,7 @@ def _between(comparison: Comparison) -> str:
         else f"{comparison.fix} is {seen.change.upper()} by {times(seen.ratio)}"
     )
     return (
-        f"Under the same alignment {found} ({seen.ratio.count} starts of each at least; a change "
+        f"Under the same alignment {found} ({seen.ratio.count} pairs of starts; a change "
         f"of {percent(seen.detectable)} would have been seen)."
     )
 

@@ -135,10 +135,10 @@ def test_commits_are_compared_by_their_starts() -> None:
         "start of each is too few (`fixcost bench --more-starts 5` adds some)."
     ) in between([0.010], [0.020])
     same = [0.0100, 0.0101, 0.0099]
-    assert "Under the same alignment no change is seen, and none is larger than 2 %" in (
-        between(same, same)
+    assert "Under the same alignment no change is seen, and none is larger than 7 %" in (
+        between(same, [0.0101, 0.0099, 0.0100])
     )
-    assert "fix is SLOWER by 1.20x (1.17 to 1.23) (3 starts of each at least; a change of" in (
+    assert "fix is SLOWER by 1.20x (1.20 to 1.20) (3 pairs of starts; a change of" in (
         between(same, [one * 1.2 for one in same])
     )
     assert "fix is FASTER by 0.50x" in between(same, [one / 2 for one in same])

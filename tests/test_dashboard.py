@@ -168,6 +168,8 @@ def test_pictures_have_all_their_marks(watched: Watched, address: str, scenario:
         for arm in ("reload-aligned", "reload-unaligned"):
             assert marks(f"{metric}-{scenario}-{arm}") == CELLS
     assert marks("fix-cost") == 2 * BOUNDARIES
+    for band in ("not-detectable", "two-identical-arms"):
+        assert watched.page.locator(f"[id^='band-{band}-'] path").count() == 2 * BOUNDARIES
     for figure in watched.page.locator("figure svg").all():
         box = figure.bounding_box()
         assert box is not None and box["width"] > 300 and box["height"] > 100

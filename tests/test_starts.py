@@ -28,18 +28,26 @@ def said(ratio: float, count: int) -> dict[Change, int]:
 
 
 def test_interval_by_hand() -> None:
-    """Logs 0 and 2 against 1 and 5: means 1 and 3, variances 2 and 8, so an error of sqrt(5).
+    """Log ratios 1, 2 and 3: mean 2, deviation 1, Student's quantile with 2 degrees 4.303.
 
-    Welch's degrees are 25 / (1 + 16) = 1.4706, whose quantile at 97.5 % is 6.181 (interpolated in
-    a table: 12.706 at 1, 4.303 at 2, not linear), so only its rough place is held here.
+    Tukey and McLaughlin's error is the deviation over 0.6 sqrt(3), also where so few samples leave
+    none to trim.
     """
-    found = starts.compare([1.0, math.e**2], [math.e, math.e**5])
+    found = starts.compare([1.0, 1.0, 1.0], [math.e, math.e**2, math.e**3])
+    half = 4.303 / (0.6 * math.sqrt(3))
     assert math.log(found.ratio.value) == pytest.approx(2)
-    half = math.log(found.ratio.high) - 2
-    assert 4.303 < half / math.sqrt(5) < 12.706
-    assert math.log(found.ratio.low) == pytest.approx(2 - half)
+    assert math.log(found.ratio.low) == pytest.approx(2 - half, abs=1e-3)
+    assert math.log(found.ratio.high) == pytest.approx(2 + half, abs=1e-3)
     assert found.change is Change.NONE_SEEN
-    assert found.ratio.count == 2
+    assert found.ratio.count == 3
+
+
+def test_pace_that_drifts_is_no_change() -> None:
+    """Every pair of starts is equally fast, though the machine becomes twice as slow."""
+    pace = [0.010, 0.012, 0.014, 0.016, 0.018, 0.020]
+    found = starts.compare(pace, [one * 1.2 for one in pace])
+    assert found.change is Change.SLOWER
+    assert found.ratio.value == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize("count", [2, 4, 8])
@@ -50,8 +58,8 @@ def test_equal_commits_are_rarely_called_different(count: int) -> None:
 
 
 def test_twenty_percent_is_seen_with_six_starts_and_five_percent_is_not() -> None:
-    assert said(1.2, 6)[Change.SLOWER] > 0.95 * ROUNDS
-    assert said(1 / 1.2, 6)[Change.FASTER] > 0.95 * ROUNDS
+    assert said(1.2, 6)[Change.SLOWER] > 0.9 * ROUNDS
+    assert said(1 / 1.2, 6)[Change.FASTER] > 0.9 * ROUNDS
     assert said(1.05, 6)[Change.SLOWER] < 0.5 * ROUNDS
 
 
@@ -62,7 +70,7 @@ def test_a_detectable_change_is_detected_as_often_as_it_says() -> None:
         starts.compare(drawn(generator, 6), drawn(generator, 6)).detectable for _ in range(ROUNDS)
     ]
     seen = said(1 + float(np.median(limits)), 6)[Change.SLOWER]
-    assert 0.9 * ROUNDS < seen < 0.98 * ROUNDS
+    assert 0.85 * ROUNDS < seen < 0.98 * ROUNDS
 
 
 def test_one_start_on_a_machine_in_trouble_does_not_hide_a_change() -> None:

@@ -16,12 +16,11 @@ from matplotlib.figure import Figure
 
 from harness.cells import Cell
 from harness.comparison import Comparison, Row
-from harness.estimate import Estimate, pooled
+from harness.estimate import Estimate, ratio
 from harness.points import Point
 from harness.site.history import Series
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Offset, Scenario
-from harness.wording import times
 
 Points = Mapping[tuple[Arm, Cell], Point]
 
@@ -129,16 +128,18 @@ def moved(points: Points, scenario: Scenario) -> Figure:
 
 
 def fix_cost(comparison: Comparison) -> Figure:
-    """The fix cost at each exact boundary, and the band in which identical arms differ."""
+    """The fix cost at each exact boundary, before the bands of what only noise can do.
+
+    The wide one is what could not have been detected, the narrow one the interval of two identical
+    arms.
+    """
     rows = [row for row in comparison.rows if row.cell.is_exact_boundary]
     with rc_context(_SETTINGS):
         figure, (axes,) = _figure(8.4, 3.0)
-        noise = pooled(row.noise for row in comparison.rows)
         for x, row in enumerate(rows):
-            axes.bar(x, 2 * row.detectable, 0.5, 1 - row.detectable, color=BAND, alpha=0.35)
-        band = axes.patches[0] if axes.patches else None
-        if band is not None:
-            band.set_label(f"not detectable; identical arms: {times(noise)}")
+            unseen, same = min(row.detectable, 1.0), ratio(row.noise)
+            _band(axes, x, 1 - unseen, 1 + unseen, 0.3, "not detectable")
+            _band(axes, x, same.low, min(same.high, 2.0), 0.7, "two identical arms")
         axes.axhline(1.0, color=INK, lw=1, ls=":")
         drawn = [(x, row.fix_cost) for x, row in enumerate(rows)]
         _marked(axes, drawn, Arm.RELOAD_ALIGNED, "fix-cost", line=False, label="fix cost")
@@ -147,7 +148,7 @@ def fix_cost(comparison: Comparison) -> Figure:
         axes.set_xlabel("prompt length at an exact boundary, in chunks")
         axes.set_ylabel("TTFT, aligned\nover unaligned")
         _from_zero(axes)
-        axes.legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        axes.legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 
@@ -186,6 +187,13 @@ def as_svg(figure: Figure, title: str) -> str:
         element = element.replace(colour, f"var(--c{colour[1:]}, {colour})")
     xlink = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     return element.replace("<svg ", f'<svg {xlink} role="img" aria-label="{title}" ', 1)
+
+
+def _band(axes: Axes, x: int, low: float, high: float, opacity: float, label: str) -> None:
+    """One band behind a mark; only the first of its kind is in the legend."""
+    shown = label if x == 0 else f"_{label}"
+    (bar,) = axes.bar(x, high - low, 0.5, low, color=BAND, alpha=opacity, label=shown, lw=0)
+    bar.set_gid(f"band-{label.replace(' ', '-')}-{x}")
 
 
 def _figure(
