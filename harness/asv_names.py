@@ -4,6 +4,7 @@ import ast
 import itertools
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,6 +163,11 @@ class CommitEnvironment(environment.Environment):  # type: ignore[misc]
 def is_step(line: str) -> bool:
     """Whether a line that asv printed says what it does now, rather than what came out."""
     return line.startswith("[") and "===" not in line and "For parameters" not in line
+
+
+def without_step(line: str) -> str:
+    """A line that asv printed, without the mark of the step it belongs to: "[90.00%] ·· "."""
+    return re.sub(r"^(\[ *[0-9.]+%\])?[ ·]*", "", line)
 
 
 # What asv has stored.

@@ -66,8 +66,8 @@ def quiet(*arguments: str, folder: Path) -> None:
     command = [sys.executable, "-m", "asv", *arguments]
     finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
-        reason = (finished.stderr or finished.stdout).strip().splitlines()[-1:]
-        raise FixcostError(f"asv {arguments[0]} failed: {' '.join(reason)}")
+        reason = " ".join((finished.stderr or finished.stdout).strip().splitlines()[-1:])
+        raise FixcostError(f"asv {arguments[0]} failed: {asv_names.without_step(reason)}")
 
 
 def _logged(*arguments: str, folder: Path, log: Path) -> None:

@@ -121,7 +121,8 @@ def compare(
     else:
         console = report.console()
         console.print(answer.lead(found))
-        console.print(answer.table(found))
+        if found.outcomes:
+            console.print(answer.table(found))
         if found.comparison is not None:
             _show_comparison(found.comparison)
     if found.exit_code:

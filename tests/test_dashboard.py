@@ -250,6 +250,20 @@ def test_no_address_of_a_content_network_is_left(site: Path) -> None:
     assert len(list((site / "vendor").rglob("LICENSE*"))) >= 5
 
 
+def test_damaged_results_are_named_in_one_sentence(site: Path) -> None:
+    folder = site.parents[1]
+    damaged = next((folder / "results" / MACHINE).glob("*.run"))
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-9])
+    try:
+        refused = fixcost(folder, "dashboard", "--build-only")
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"fixcost: asv publish failed: {damaged} is damaged (")
+        assert refused.stderr.count("\n") == 1
+    finally:
+        damaged.write_bytes(whole)
+
+
 def test_pictures_for_a_document(site: Path, tmp_path: Path) -> None:
     refused = fixcost(site.parents[1], "plot", str(tmp_path))
     assert refused.returncode == 2

@@ -18,7 +18,7 @@ CELL = Cell(Scenario.REPEAT, 2, Offset.EXACT)
 SHARES = (0.0, 0.02, 0.05, 0.1)
 """Delays, as shares of the time to the first token."""
 RUNS = 20
-RULE = sampling.Rule(samples=12, half_width=0.022, seconds=30.0)
+RULE = sampling.Rule(samples=12, half_width=0.022, seconds=20.0)
 """A run goes on until two undelayed arms are known to be as equal as this."""
 PILOT = 20
 

@@ -18,7 +18,7 @@ from harness import engine, profiles, protocol
 from harness.vocabulary import Alignment
 from validation.delays import CELL
 
-STARTS = 4
+STARTS = 3
 REQUESTS = 30
 WARM_UP = 8
 
