@@ -87,7 +87,9 @@ def lead(answer: Answer) -> str:
         return (
             f"Nothing was measured on both {answer.base} and {answer.fix}. {answer.reason}".strip()
         )
-    sentences = list(_about_output(answer, by_word, total))
+    faulty = answer.comparison.faulty if answer.comparison else []
+    sentences = [mark] if (mark := conclusion.mark_of(faulty)) else []
+    sentences += _about_output(answer, by_word, total)
     if answer.beyond_budget:
         cells = listed([one.cell.label for one in answer.beyond_budget])
         sentences.append(

@@ -6,28 +6,25 @@ from pathlib import Path
 
 from harness import asv_names, estimate, git, points, runs, starts, subject
 from harness import outcomes as cell_outcomes
-from harness.asv_names import Parameters, Stored
 from harness.cells import Cell, grid
 from harness.errors import FixcostError
 from harness.estimate import Estimate
 from harness.outcomes import CellOutcome
+from harness.points import NOTHING, Benchmarks
 from harness.starts import Between
 from harness.verdict import Verdict
-from harness.vocabulary import Arm, Offset, Scenario
+from harness.vocabulary import Arm
 
-_RELOAD = points.RELOAD
-_FIX_COST = "reload.FixCost.track_fix_cost"
-_NOISE = "reload.FixCost.track_noise"
 _FAULTS = "reload.Run.track_faults"
 _IDENTITY = "reload.Run.track_identity"
-_START = "reload.Start.track_ttft"
-_CONTROL = Arm.RELOAD_UNALIGNED.value
-
-_Benchmarks = dict[str, dict[Parameters, Stored]]
 
 
 class NothingStoredError(FixcostError):
     """One of the two commits was not measured on this machine, or nothing on both."""
+
+
+class IncomparableError(FixcostError):
+    """The two commits were not measured with the same model on the same processor."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +92,11 @@ def load(conf_path: Path, base: str, fix: str) -> Comparison:
 def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Comparison:
     """Compare two commits on a machine of asv's; raises like `load`."""
     repository = subject.current(conf_path).repository
-    commits = [git.commit_of(repository, name) for name in (base, fix)]
-    if commits[0] is not None and commits[0] == commits[1]:
+    commits = [_commit(repository, name) for name in (base, fix)]
+    if commits[0] == commits[1]:
         raise FixcostError(f"{base} and {fix} are the same commit: there is nothing to compare.")
     measured = []
     for name, commit in zip((base, fix), commits, strict=True):
-        if commit is None:
-            raise FixcostError(f"{repository} has no branch, tag or commit {name}.")
         stored = asv_names.stored(conf_path, machine, commit) if machine else {}
         cells = _measured_cells(stored)
         if not cells:
@@ -115,7 +110,7 @@ def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Com
     if not shared:
         raise NothingStoredError(f"{base} and {fix} have no measured cell in common.")
     if len({one for side in (before, after) for one in _drawn(side, _IDENTITY)}) != 1:
-        raise FixcostError(
+        raise IncomparableError(
             f"{base} and {fix} were not measured with the same profile and model on the same "
             f"processor: measure both anew (`fixcost bench`)."
         )
@@ -143,47 +138,49 @@ def outcomes(conf_path: Path, base: str, fix: str) -> list[CellOutcome]:
     repository, machine = subject.current(conf_path).repository, asv_names.registered_machine()
     found, killed = [], []
     for name in (base, fix):
-        commit = git.commit_of(repository, name)
-        if commit is None:
-            raise FixcostError(f"{repository} has no branch, tag or commit {name}.")
+        commit = _commit(repository, name)
         found.append(asv_names.stored(conf_path, machine, commit) if machine else {})
         killed.append(machine is not None and runs.was_killed(conf_path, machine, commit))
     return cell_outcomes.of(found[0], found[1], (killed[0], killed[1]))
 
 
-def _measured_cells(stored: _Benchmarks) -> list[Cell]:
+def _commit(repository: Path, name: str) -> str:
+    commit = git.commit_of(repository, name)
+    if commit is None:
+        raise FixcostError(f"{repository} has no branch, tag or commit {name}.")
+    return commit
+
+
+def _measured_cells(stored: Benchmarks) -> list[Cell]:
     """The cells of which all is stored that a row is made of."""
-    complete = {_cell(point) for point in stored.get(_FIX_COST, {}) if _is_complete(stored, point)}
+    known = [points.cell_of(key) for key in stored.get(points.FIX_COST, {})]
+    complete = {cell for cell in known if _is_complete(stored, cell)}
     return [cell for cell in grid(cell.chunks for cell in complete) if cell in complete]
 
 
-def _is_complete(stored: _Benchmarks, point: Parameters) -> bool:
+def _is_complete(stored: Benchmarks, cell: Cell) -> bool:
     """Whether nothing failed or is absent but the times of wrong output."""
-    shipped = (Arm.RELOAD_SHIPPED.value, *point)
     needed = [
-        ("wrong_output", shipped),
-        ("wrong_output", (_CONTROL, *point)),
-        ("recomputed_tokens", shipped),
-        ("reload_bytes", shipped),
+        ("wrong_output", Arm.RELOAD_SHIPPED),
+        ("wrong_output", Arm.RELOAD_UNALIGNED),
+        ("recomputed_tokens", Arm.RELOAD_SHIPPED),
+        ("reload_bytes", Arm.RELOAD_SHIPPED),
     ]
-    found = [stored.get(f"{_RELOAD}{metric}", {}).get(place) for metric, place in needed]
-    if any(kept is None or kept.value is None for kept in found):
+    if any(points.kept(stored, metric, arm, cell).value is None for metric, arm in needed):
         return False
-    ttft = stored.get(f"{_RELOAD}ttft", {}).get(shipped, Stored(None, ()))
-    has_speed = bool(ttft.samples) or _verdict(stored, shipped) is Verdict.WRONG
-    noise = stored.get(_NOISE, {}).get(point, Stored(None, ()))
-    ratios = (stored[_FIX_COST][point].samples, noise.samples)
-    return has_speed and all(min(drawn, default=0) > 0 for drawn in ratios)
+    has_speed = bool(points.kept(stored, "ttft", Arm.RELOAD_SHIPPED, cell).samples)
+    is_wrong = _verdict(stored, Arm.RELOAD_SHIPPED, cell) is Verdict.WRONG
+    ratios = (_ratios(stored, points.FIX_COST, cell), _ratios(stored, points.NOISE, cell))
+    return (has_speed or is_wrong) and all(min(drawn, default=0) > 0 for drawn in ratios)
 
 
-def _cell(point: Parameters) -> Cell:
-    scenario, offset, chunks = point
-    return Cell(Scenario(str(scenario)), int(str(chunks)), Offset(str(offset)))
+def _ratios(stored: Benchmarks, name: str, cell: Cell) -> tuple[float, ...]:
+    return stored.get(name, {}).get(points.parameters(cell), NOTHING).samples
 
 
-def _row(cell: Cell, before: _Benchmarks, after: _Benchmarks) -> Row:
-    ratios = after[_FIX_COST][_point(cell)].samples
-    noise = after[_NOISE][_point(cell)].samples
+def _row(cell: Cell, before: Benchmarks, after: Benchmarks) -> Row:
+    ratios = _ratios(after, points.FIX_COST, cell)
+    noise = _ratios(after, points.NOISE, cell)
     return Row(
         cell=cell,
         base=_side(cell, before),
@@ -192,18 +189,13 @@ def _row(cell: Cell, before: _Benchmarks, after: _Benchmarks) -> Row:
         fix_costs=ratios,
         noise=noise,
         detectable=estimate.detectable(noise),
-        between=_between([_starts(cell, side) for side in (before, after)]),
+        between=_between([points.starts_of(side, cell) for side in (before, after)]),
     )
 
 
-def _drawn(stored: _Benchmarks, name: str) -> tuple[float, ...]:
+def _drawn(stored: Benchmarks, name: str) -> tuple[float, ...]:
     """The figures of the run as a whole, one a start."""
-    return stored.get(name, {}).get((), Stored(None, ())).samples
-
-
-def _starts(cell: Cell, stored: _Benchmarks) -> tuple[float, ...]:
-    drawn = stored.get(_START, {}).get(_point(cell), Stored(None, ())).samples
-    return drawn if min(drawn, default=0) > 0 else ()
+    return stored.get(name, {}).get((), NOTHING).samples
 
 
 def _between(sides: Sequence[Sequence[float]]) -> Between | None:
@@ -211,40 +203,32 @@ def _between(sides: Sequence[Sequence[float]]) -> Between | None:
     return starts.compare(before, after) if before and after else None
 
 
-def _between_all(cells: Sequence[Cell], *sides: _Benchmarks) -> Between | None:
+def _between_all(cells: Sequence[Cell], *sides: Benchmarks) -> Between | None:
     """Over the cells that every start has measured."""
-    most = [max((len(_starts(cell, side)) for cell in cells), default=0) for side in sides]
-    whole = [
-        cell
-        for cell in cells
-        if all(len(_starts(cell, side)) == n > 0 for side, n in zip(sides, most, strict=True))
-    ]
-    if not whole:
+    drawn = {cell: [points.starts_of(side, cell) for side in sides] for cell in cells}
+    most = [max((len(of[i]) for of in drawn.values()), default=0) for i in range(len(sides))]
+    whole = [of for of in drawn.values() if [len(one) for one in of] == most]
+    if not whole or 0 in most:
         return None
-    return _between([starts.pooled([_starts(cell, side) for cell in whole]) for side in sides])
+    return _between([starts.pooled([of[i] for of in whole]) for i in range(len(sides))])
 
 
-def _side(cell: Cell, stored: _Benchmarks) -> Side:
-    shipped = (Arm.RELOAD_SHIPPED.value, *_point(cell))
-    ttft = stored[f"{_RELOAD}ttft"][shipped]
+def _side(cell: Cell, stored: Benchmarks) -> Side:
+    times = points.kept(stored, "ttft", Arm.RELOAD_SHIPPED, cell).samples
     return Side(
-        verdict=_verdict(stored, shipped),
-        ttft=estimate.median(ttft.samples) if ttft.samples else None,
-        recomputed_tokens=round(_number(stored, "recomputed_tokens", shipped)),
-        reload_bytes=round(_number(stored, "reload_bytes", shipped)),
+        verdict=_verdict(stored, Arm.RELOAD_SHIPPED, cell),
+        ttft=estimate.median(times) if times else None,
+        recomputed_tokens=_number(stored, "recomputed_tokens", cell),
+        reload_bytes=_number(stored, "reload_bytes", cell),
         control_caught=not cell.is_exact_boundary
-        or _verdict(stored, (_CONTROL, *_point(cell))) is not Verdict.EQUAL,
+        or _verdict(stored, Arm.RELOAD_UNALIGNED, cell) is not Verdict.EQUAL,
     )
 
 
-def _verdict(stored: _Benchmarks, point: Parameters) -> Verdict:
+def _verdict(stored: Benchmarks, arm: Arm, cell: Cell) -> Verdict:
     # None never gets here, see `_is_complete`.
-    return points.verdict(stored[f"{_RELOAD}wrong_output"][point]) or Verdict.CANNOT_TELL
+    return points.verdict(points.kept(stored, "wrong_output", arm, cell)) or Verdict.CANNOT_TELL
 
 
-def _number(stored: _Benchmarks, metric: str, point: Parameters) -> float:
-    return stored[f"{_RELOAD}{metric}"][point].value or 0.0
-
-
-def _point(cell: Cell) -> Parameters:
-    return (cell.scenario.value, cell.offset.value, cell.chunks)
+def _number(stored: Benchmarks, metric: str, cell: Cell) -> int:
+    return round(points.kept(stored, metric, Arm.RELOAD_SHIPPED, cell).value or 0.0)

@@ -22,7 +22,7 @@ def of_comparison(comparison: Comparison) -> str:
     cost = _cost({row.cell: row.fix_costs for row in rows})
     noise = _noise(estimate.pooled(row.noise for row in rows), [row.detectable for row in rows])
     left_out = _left_out(comparison.one_sided)
-    faulty = _faulty(comparison.faulty)
+    faulty = mark_of(comparison.faulty)
     between = _between(comparison)
     if any(Verdict.CANNOT_TELL in (row.base.verdict, row.fix.verdict) for row in rows):
         unsure = _cannot_tell(f"{comparison.base} and {comparison.fix}")
@@ -83,7 +83,8 @@ def _marked(faults: Collection[str]) -> str:
     return " ".join(("DO NOT TRUST THIS RUN:", *faults)) if faults else ""
 
 
-def _faulty(names: list[str]) -> str:
+def mark_of(names: list[str]) -> str:
+    """What leads every text about a comparison in which the run of one of `names` has faults."""
     if not names:
         return ""
     return (

@@ -15,8 +15,6 @@ from harness.vocabulary import Arm
 
 _WRONG = f"{points.RELOAD}wrong_output"
 _TOKENS = f"{points.RELOAD}recomputed_tokens"
-FIX_COST = "reload.FixCost.track_fix_cost"
-START = "reload.Start.track_ttft"
 
 
 class Outcome(StrEnum):
@@ -69,7 +67,7 @@ def of(
         killed: whether the run of either was begun and never ended of itself.
     """
     keys = [key for side in (base, fix) for key in side.get(_WRONG, {})]
-    cells = grid({int(str(key[3])) for key in keys})
+    cells = grid({points.cell_of(key).chunks for key in keys})
     return [_of_cell(cell, base, fix, killed) for cell in cells]
 
 
@@ -87,13 +85,12 @@ def _of_cell(
         for gone, state in zip(killed, (_state(cell, base), _state(cell, fix)), strict=True)
     )
     word = _word(before, after)
-    place = points.parameters(cell)
     if word is Outcome.NEWLY_RIGHT:
-        drawn = fix.get(FIX_COST, {}).get(place, NOTHING).samples
+        drawn = fix.get(points.FIX_COST, {}).get(points.parameters(cell), NOTHING).samples
         return CellOutcome(cell, word, estimate.ratio(drawn) if drawn else None, None)
     if word is not None:
         return CellOutcome(cell, word, None, None)
-    drawn_starts = [side.get(START, {}).get(place, NOTHING).samples for side in (base, fix)]
+    drawn_starts = [points.starts_of(side, cell) for side in (base, fix)]
     if not all(drawn_starts):
         return CellOutcome(cell, Outcome.NOT_MEASURED, None, None)
     between = starts.compare(*drawn_starts)

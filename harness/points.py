@@ -12,6 +12,9 @@ from harness.verdict import Verdict
 from harness.vocabulary import REPORTED_ARMS, Arm, Offset, Scenario
 
 RELOAD = "reload.Reload.track_"
+FIX_COST = "reload.FixCost.track_fix_cost"
+NOISE = "reload.FixCost.track_noise"
+START = "reload.Start.track_ttft"
 NOTHING = Stored(None, ())
 
 Benchmarks = Mapping[str, Mapping[Parameters, Stored]]
@@ -37,13 +40,13 @@ class Point:
 def of(stored: Benchmarks) -> dict[tuple[Arm, Cell], Point]:
     """Every arm in every cell of which anything is stored, cells in the order of the sweep."""
     known = {key for metric in _METRICS for key in stored.get(RELOAD + metric, {})}
-    cells = grid({_cell(key).chunks for key in known})
+    cells = grid({cell_of(key).chunks for key in known})
     return {
         (arm, cell): _point(stored, arm, cell)
         for arm in REPORTED_ARMS
         for cell in cells
         if parameters(cell, arm) in known
-        and any(_kept(stored, m, arm, cell).value is not None for m in _METRICS)
+        and any(kept(stored, m, arm, cell).value is not None for m in _METRICS)
     }
 
 
@@ -56,24 +59,36 @@ def parameters(cell: Cell, arm: Arm | None = None) -> Parameters:
     return place if arm is None else (arm.value, *place)
 
 
-def verdict(kept: Stored) -> Verdict | None:
+def cell_of(key: Parameters) -> Cell:
+    """The cell of parameters with or without an arm before them."""
+    scenario, offset, chunks = key[-3:]
+    return Cell(Scenario(str(scenario)), int(str(chunks)), Offset(str(offset)))
+
+
+def starts_of(stored: Benchmarks, cell: Cell) -> tuple[float, ...]:
+    """The median TTFT of `reload/aligned` in each start; empty where one start has none."""
+    drawn = stored.get(START, {}).get(parameters(cell), NOTHING).samples
+    return drawn if min(drawn, default=0) > 0 else ()
+
+
+def verdict(wrong: Stored) -> Verdict | None:
     """The verdict that a stored `wrong_output` means: wrong in one start is wrong."""
-    if any(one > 0 for one in kept.samples):
+    if any(one > 0 for one in wrong.samples):
         return Verdict.WRONG
-    if kept.value is None:
+    if wrong.value is None:
         return None
-    if any(map(math.isnan, (kept.value, *kept.samples))):
+    if any(map(math.isnan, (wrong.value, *wrong.samples))):
         return Verdict.CANNOT_TELL
-    return Verdict.WRONG if kept.value else Verdict.EQUAL
+    return Verdict.WRONG if wrong.value else Verdict.EQUAL
 
 
 def _point(stored: Benchmarks, arm: Arm, cell: Cell) -> Point:
     def number(metric: str) -> float | None:
-        value = _kept(stored, metric, arm, cell).value
+        value = kept(stored, metric, arm, cell).value
         return None if value is None or math.isnan(value) else value
 
-    times = _kept(stored, "ttft", arm, cell).samples
-    outcome = verdict(_kept(stored, "wrong_output", arm, cell))
+    times = kept(stored, "ttft", arm, cell).samples
+    outcome = verdict(kept(stored, "wrong_output", arm, cell))
     return Point(
         arm=arm,
         cell=cell,
@@ -86,10 +101,6 @@ def _point(stored: Benchmarks, arm: Arm, cell: Cell) -> Point:
     )
 
 
-def _kept(stored: Benchmarks, metric: str, arm: Arm, cell: Cell) -> Stored:
+def kept(stored: Benchmarks, metric: str, arm: Arm, cell: Cell) -> Stored:
+    """One metric of an arm in a cell."""
     return stored.get(RELOAD + metric, {}).get(parameters(cell, arm), NOTHING)
-
-
-def _cell(key: Parameters) -> Cell:
-    _, scenario, offset, chunks = key
-    return Cell(Scenario(str(scenario)), int(str(chunks)), Offset(str(offset)))

@@ -230,6 +230,28 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert "Traceback" not in refused.stderr
 
 
+def test_comparison_for_a_pull_request(project: Project) -> None:
+    shown = project.run(*FIXCOST, "compare", "main", "fix-branch", "--format", "md")
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "### fixcost: `main` against `fix-branch`"
+    assert lines[2].startswith("**DO NOT TRUST THIS COMPARISON: the run of main and fix-branch")
+    assert "It is newly right in 8 of 32 cells." in lines[2]
+
+
+def test_pictures_are_written_in_both_forms(project: Project) -> None:
+    written = project.run(*FIXCOST, "plot", "pictures")
+    assert written.returncode == 0, written.stderr
+    names = ["fix-cost", *(f"{kind}-{s}" for s in Scenario for kind in ("ttft", "moved"))]
+    assert {path.name for path in (project.folder / "pictures").iterdir()} == {
+        f"{name}.{form}" for name in names for form in ("svg", "png")
+    }
+    for name in names:
+        assert (project.folder / "pictures" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    drawn = (project.folder / "pictures" / "ttft-repeat.svg").read_text()
+    assert 'id="ttft-repeat-reload-unaligned-wrong"' in drawn
+
+
 def test_further_starts_are_added_to_what_is_stored(project: Project) -> None:
     first = json.loads(project.run(*FIXCOST, "compare", "--format", "json").stdout)
     assert first["between"]["change"] == "too few starts to tell"

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,18 +141,6 @@ def test_commits_are_compared_by_their_starts() -> None:
         between(same, [one * 1.2 for one in same])
     )
     assert "fix is FASTER by 0.50x" in between(same, [one / 2 for one in same])
-
-
-def test_wrong_in_one_of_the_starts_is_wrong() -> None:
-    point = ("reload/shipped", "repeat", "0", 2)
-    name = "reload.Reload.track_wrong_output"
-    for samples, value, outcome in (
-        ((0.0, 1.0, 0.0), 0.0, Verdict.WRONG),
-        ((0.0, 0.0), 0.0, Verdict.EQUAL),
-        ((), math.nan, Verdict.CANNOT_TELL),
-    ):
-        kept = {name: {point: Stored(value, samples)}}
-        assert comparison._verdict(kept, point) is outcome
 
 
 def test_cell_of_one_side_is_named() -> None:

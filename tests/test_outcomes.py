@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from harness import answer, comparison, outcomes, points
 from harness.answer import Answer
 from harness.asv_names import Stored
 from harness.cells import Cell, grid
-from harness.comparison import NothingStoredError
+from harness.comparison import Comparison, NothingStoredError
 from harness.errors import FixcostError
 from harness.outcomes import Outcome
 from harness.vocabulary import Arm, Offset, Scenario
@@ -113,6 +114,12 @@ def test_loss_of_correctness_leads_whatever_the_speed_did() -> None:
     assert "| **newly wrong output** | 1 | repeat, 2 chunks 0 |" in text
     assert "| not measured | 7 |" in text
     assert json.loads(answer.as_json(found))["exit_code"] == 1
+
+
+def test_faults_of_a_run_lead_even_that() -> None:
+    compared = Comparison("main", "fix", [], [], faulty=["fix"], between=None)
+    found = replace(answered(side(RIGHT), side(WRONG)), comparison=compared)
+    assert answer.lead(found).startswith("DO NOT TRUST THIS COMPARISON: the run of fix has faults")
 
 
 def test_nothing_measured_is_said() -> None:

@@ -1,12 +1,10 @@
 """What became of each metric from commit to commit, and where it changed."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness import asv_names, estimate, points
+from harness import asv_names, estimate, points, starts
 from harness.estimate import Estimate
-from harness.outcomes import FIX_COST, START
 from harness.points import Benchmarks
 from harness.verdict import Verdict
 from harness.vocabulary import Arm
@@ -73,19 +71,19 @@ def _wrong_cells(stored: Benchmarks) -> Estimate | None:
 def _fix_cost(stored: Benchmarks) -> Estimate | None:
     drawn = [
         kept.samples
-        for (_, offset, chunks), kept in stored.get(FIX_COST, {}).items()
-        if offset == "0" and int(str(chunks)) >= 2 and kept.samples
+        for key, kept in stored.get(points.FIX_COST, {}).items()
+        if points.cell_of(key).is_exact_boundary and kept.samples
     ]
     return estimate.pooled(drawn) if drawn else None
 
 
 def _ttft(stored: Benchmarks) -> Estimate | None:
     """The geometric mean over cells; the interval is that of the starts."""
-    cells = [kept.samples for kept in stored.get(START, {}).values() if kept.samples]
-    if not cells or len({len(one) for one in cells}) != 1:
+    cells = [points.starts_of(stored, points.cell_of(key)) for key in stored.get(points.START, {})]
+    cells = [drawn for drawn in cells if drawn]
+    if len({len(drawn) for drawn in cells}) != 1:
         return None
-    starts = [sum(math.log(cell[i]) for cell in cells) / len(cells) for i in range(len(cells[0]))]
-    return estimate.ratio([1e3 * math.exp(one) for one in starts])
+    return estimate.ratio([1e3 * one for one in starts.pooled(cells)])
 
 
 def _tokens(stored: Benchmarks) -> Estimate | None:

@@ -135,7 +135,7 @@ def fix_page(
     """What a machine says of the two branches, or why it says nothing."""
     try:
         compared = comparison.of_machine(conf_path, machine, chosen.base, chosen.fix)
-    except comparison.NothingStoredError as error:
+    except (comparison.NothingStoredError, comparison.IncomparableError) as error:
         return str(error)
     commits = {name: git.commit_of(chosen.repository, name) for name in (chosen.base, chosen.fix)}
     stored = {n: asv_names.stored(conf_path, machine, c or "") for n, c in commits.items()}
@@ -167,7 +167,8 @@ def _glance(compared: Comparison) -> dict[str, str]:
         outputs.append(f"{name}: {'cannot tell' if unsure else said}")
     at = [row.fix_costs for row in compared.rows if row.cell.is_exact_boundary]
     elsewhere = [row.fix_costs for row in compared.rows if not row.cell.is_exact_boundary]
-    return {
+    mark = {"Trust": conclusion.mark_of(compared.faulty)} if compared.faulty else {}
+    return mark | {
         "Output": "; ".join(outputs),
         "Cost at exact boundaries": times(estimate.pooled(at)) if at else "not measured",
         "Cost elsewhere": _elsewhere(estimate.pooled(elsewhere)) if elsewhere else "not measured",
