@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import record, verdict
+from harness import energy, record, verdict
 from harness.cells import Cell
 from harness.errors import PREFIX, FixcostError
 from harness.record import CellResult
@@ -60,6 +60,16 @@ def read(place: Path, scenario: str, offset: str, chunks: int) -> CellResult:
     result = record.read_cell(place, Cell(Scenario(scenario), chunks, Offset(offset)))
     if result is None:
         raise NotImplementedError(f"The profile has no cell of {chunks} chunks.")
+    return result
+
+
+def read_metered(place: Path, scenario: str, offset: str, chunks: int, arm: Arm) -> CellResult:
+    """The same; an arm without energy there is skipped, with the reason."""
+    result = read(place, scenario, offset, chunks)
+    header = record.read_header(place)
+    assert header is not None
+    if reason := energy.absence(header, result, arm):
+        raise NotImplementedError(f"Energy is n/a: {reason}")
     return result
 
 

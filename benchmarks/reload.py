@@ -12,9 +12,10 @@ from benchmarks.common import (
     check_output,
     judge,
     read,
+    read_metered,
     with_samples,
 )
-from harness import estimate, numbers, record, trust
+from harness import energy, estimate, numbers, record, trust
 from harness.verdict import Verdict
 from harness.vocabulary import Arm
 
@@ -75,6 +76,66 @@ class Reload(Swept):
     track_reload_bytes.version = track_recomputed_tokens.version = "1"  # type: ignore[attr-defined]
     track_wrong_tokens.version = track_logprob_drift.version = "1"  # type: ignore[attr-defined]
     track_wrong_output.version = "1"  # type: ignore[attr-defined]
+
+
+class Energy(Swept):
+    """What a request of each arm takes from the energy meters; without one all are n/a."""
+
+    params = ARM_PARAMS
+    param_names = ARM_NAMES
+
+    def setup(self, place: Path, arm: str, scenario: str, offset: str, chunks: int) -> None:
+        self.arm = Arm(arm)
+        self.result = read_metered(place, scenario, offset, chunks, self.arm)
+
+    def track_energy(self, place: Path, *_: object) -> dict[str, object] | float:
+        """Joules of a request; fails where the output is wrong."""
+        return self._figures(place, "energy")
+
+    def track_power(self, place: Path, *_: object) -> dict[str, object] | float:
+        """Watts while the request is repeated; fails where the output is wrong."""
+        return self._figures(place, "power")
+
+    def track_energy_above_idle(self, place: Path, *_: object) -> dict[str, object] | float:
+        """Joules of a request beyond those of idling as long; fails where the output is wrong."""
+        return self._figures(place, "energy_above_idle")
+
+    def _figures(self, place: Path, metric: str) -> dict[str, object] | float:
+        """One figure a window; not a number where the meters do not resolve them."""
+        check_output(place, self.result, self.arm)
+        figures = energy.METRICS[metric](self.result, self.arm)
+        if not energy.mean(figures).is_resolved:
+            return math.nan
+        return with_samples([one.value for one in figures])
+
+    track_energy.unit = track_energy_above_idle.unit = "joules"  # type: ignore[attr-defined]
+    track_power.unit = "watts"  # type: ignore[attr-defined]
+    track_energy.version = track_energy_above_idle.version = "1"  # type: ignore[attr-defined]
+    track_power.version = "1"  # type: ignore[attr-defined]
+
+
+class EnergyFixCost(Swept):
+    """What the alignment costs in energy, paired within each turn of windows."""
+
+    params = CELL_PARAMS
+    param_names = CELL_NAMES
+
+    def setup(self, place: Path, scenario: str, offset: str, chunks: int) -> None:
+        self.result = read_metered(place, scenario, offset, chunks, Arm.RELOAD_ALIGNED)
+
+    def track_energy_fix_cost(self, *_: object) -> dict[str, object] | float:
+        """Energy of `reload/aligned` over that of `reload/unaligned`, wrong or not."""
+        ratios = energy.fix_costs(self.result)
+        return with_samples(ratios) if ratios else math.nan
+
+    def track_error(self, *_: object) -> float:
+        """How far off the energy of an arm may be, as a share of it, in the worst arm."""
+        share = energy.error(self.result)
+        return math.nan if share is None else share
+
+    track_energy_fix_cost.unit = "ratio"  # type: ignore[attr-defined]
+    track_error.unit = "share"  # type: ignore[attr-defined]
+    track_energy_fix_cost.version = track_error.version = "1"  # type: ignore[attr-defined]
 
 
 class FixCost(Swept):

@@ -354,23 +354,23 @@ def _show_subject(chosen: "Subject") -> None:
 
 
 def _show_comparison(compared: "Comparison") -> None:
-    from harness import conclusion, report
+    from harness import conclusion, energy_tables, report
 
     console = report.console()
-    for table in report.comparison_tables(compared):
+    for table in (*report.comparison_tables(compared), *energy_tables.of_comparison(compared)):
         console.print(table)
     console.print(conclusion.of_comparison(compared))
 
 
 def _show_record(place: Path, form: Format) -> None:
-    from harness import conclusion, record, report, verdict
+    from harness import conclusion, energy_tables, record, report, verdict
 
     found = record.read(place)
     if form is Format.JSON:
         print(report.record_as_json(found))
     else:
         console = report.console()
-        for table in report.record_tables(found):
+        for table in (*report.record_tables(found), *energy_tables.of_record(found)):
             console.print(table)
         console.print(conclusion.of_record(found))
     verdict.check_control(found)

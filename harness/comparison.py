@@ -1,7 +1,7 @@
 """Two commits side by side, from what asv has stored of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import asv_names, estimate, git, points, runs, starts, subject
@@ -38,6 +38,8 @@ class Side:
     reload_bytes: int
     control_caught: bool
     """Whether the known corruption was seen here, or there is none to see."""
+    energy: dict[str, Estimate] = field(default_factory=dict)
+    """Those of `energy.METRICS` that were measured, over their windows."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class Row:
     """The smallest change that these would have shown (0.05 is 5 %)."""
     between: Between | None
     """TTFT of `reload/aligned`, start by start; None where it is wrong on either."""
+    energy_fix_costs: tuple[float, ...] = ()
+    """Energy of `reload/aligned` over that of `reload/unaligned`, one ratio a turn of windows."""
+    energy_error: float | None = None
+    """How far off an arm's energy may be, as a share of it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ class Comparison:
     """Those of the two whose run has faults (`trust.faults`), or was not checked for them."""
     between: Between | None
     """TTFT of `reload/aligned` over all cells, start by start; None where no cell has it."""
+    no_energy: str = ""
+    """Why the run of the commit with the fix has no energy, or not all of it."""
 
 
 def load(conf_path: Path, base: str, fix: str) -> Comparison:
@@ -115,6 +123,7 @@ def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Com
             f"processor: measure both anew (`fixcost bench`)."
         )
     rows = [_row(cell, before, after) for cell in base_cells if cell in shared]
+    run = runs.read(conf_path, machine, commits[1]) if machine else None
     return Comparison(
         base=base,
         fix=fix,
@@ -126,6 +135,7 @@ def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Com
             for name, stored in ((base, before), (fix, after))
             if set(_drawn(stored, _FAULTS)) != {0.0}
         ],
+        no_energy=(run.no_energy or run.header.no_energy) if run else "nothing is kept of its run.",
     )
 
 
@@ -190,6 +200,8 @@ def _row(cell: Cell, before: Benchmarks, after: Benchmarks) -> Row:
         noise=noise,
         detectable=estimate.detectable(noise),
         between=_between([points.starts_of(side, cell) for side in (before, after)]),
+        energy_fix_costs=points.energy_fix_costs_of(after, cell),
+        energy_error=points.energy_error_of(after, cell),
     )
 
 
@@ -222,6 +234,7 @@ def _side(cell: Cell, stored: Benchmarks) -> Side:
         reload_bytes=_number(stored, "reload_bytes", cell),
         control_caught=not cell.is_exact_boundary
         or _verdict(stored, Arm.RELOAD_UNALIGNED, cell) is not Verdict.EQUAL,
+        energy=points.energy_of(stored, Arm.RELOAD_SHIPPED, cell),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from harness import estimate, numbers, trust, verdict
+from harness import energy_tables, estimate, numbers, trust, verdict
 from harness.cells import Cell
 from harness.comparison import Comparison
 from harness.estimate import Estimate
@@ -24,9 +24,10 @@ def of_comparison(comparison: Comparison) -> str:
     left_out = _left_out(comparison.one_sided)
     faulty = mark_of(comparison.faulty)
     between = _between(comparison)
+    energy = energy_tables.said_of_comparison(comparison)
     if any(Verdict.CANNOT_TELL in (row.base.verdict, row.fix.verdict) for row in rows):
         unsure = _cannot_tell(f"{comparison.base} and {comparison.fix}")
-        return " ".join(filter(None, (faulty, unsure, cost, noise, between, left_out)))
+        return " ".join(filter(None, (faulty, unsure, cost, noise, between, energy, left_out)))
     base_wrong = [row.cell for row in rows if row.base.verdict is Verdict.WRONG]
     fix_wrong = [row.cell for row in rows if row.fix.verdict is Verdict.WRONG]
     missed = [row.cell for row in rows if not (row.base.control_caught and row.fix.control_caught)]
@@ -40,6 +41,7 @@ def of_comparison(comparison: Comparison) -> str:
             noise,
             between,
             _control(missed, cells),
+            energy,
             left_out,
         )
         if part
@@ -63,7 +65,8 @@ def of_record(record: Record) -> str:
         about_control = ""
     cost = _cost({cell: numbers.fix_costs(result) for cell, result in record.cells.items()})
     marked = _marked(trust.faults(record))
-    parts = (marked, about_output, cost, _instrument(record), about_control)
+    energy = energy_tables.said_of_record(record)
+    parts = (marked, about_output, cost, _instrument(record), about_control, energy)
     return " ".join((*filter(None, parts), *trust.advice(record)))
 
 

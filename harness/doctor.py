@@ -11,6 +11,7 @@ from harness import (
     engine,
     git,
     hardware,
+    nvml,
     places,
     profiles,
     protocol,
@@ -64,7 +65,7 @@ def _machine(profile: Profile) -> Iterator[Finding]:
         )
     if threads := os.environ.get("OMP_NUM_THREADS"):
         yield Finding(Outcome.ADVICE, "threads", f"OMP_NUM_THREADS={threads} limits the engine.")
-    names = hardware.gpu_names()
+    names = nvml.names()
     found = ", ".join(names) if names else "No NVIDIA GPU: CPU profiles only."
     yield Finding(Outcome.OK, "GPU", found)
     yield _attempt("profile", f"{profile.name} can run here.", profiles.check_device, profile)

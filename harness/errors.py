@@ -8,5 +8,9 @@ class FixcostError(Exception):
     """
 
 
+class MeterError(FixcostError):
+    """An energy meter is absent, refused, standing still or lost; the sentence says which."""
+
+
 PREFIX = "fixcost: "
 """With this the sentence begins where a program shows it among the output of others."""

@@ -1,29 +1,12 @@
 """What the machine has: cores that are free for us, memory, GPUs."""
 
 import os
-from functools import cache
 from pathlib import Path
 
 import psutil
 
 _LOOK_SECONDS = 0.5
 _BUSY_PERCENT = 50.0
-
-
-@cache
-def gpu_names() -> tuple[str, ...]:
-    """The NVIDIA GPUs that the driver shows; empty without a driver. Asked once per process."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def cores() -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from harness import estimate
 from harness.asv_names import Parameters, Stored
 from harness.cells import Cell, grid
+from harness.energy import METRICS
 from harness.estimate import Estimate
 from harness.verdict import Verdict
 from harness.vocabulary import REPORTED_ARMS, Arm, Offset, Scenario
@@ -15,6 +16,9 @@ RELOAD = "reload.Reload.track_"
 FIX_COST = "reload.FixCost.track_fix_cost"
 NOISE = "reload.FixCost.track_noise"
 START = "reload.Start.track_ttft"
+ENERGY = "reload.Energy.track_"
+ENERGY_FIX_COST = "reload.EnergyFixCost.track_energy_fix_cost"
+ENERGY_ERROR = "reload.EnergyFixCost.track_error"
 NOTHING = Stored(None, ())
 
 Benchmarks = Mapping[str, Mapping[Parameters, Stored]]
@@ -104,3 +108,23 @@ def _point(stored: Benchmarks, arm: Arm, cell: Cell) -> Point:
 def kept(stored: Benchmarks, metric: str, arm: Arm, cell: Cell) -> Stored:
     """One metric of an arm in a cell."""
     return stored.get(RELOAD + metric, {}).get(parameters(cell, arm), NOTHING)
+
+
+def energy_of(stored: Benchmarks, arm: Arm, cell: Cell) -> dict[str, Estimate]:
+    """What is stored of `energy.METRICS`, by their names, each over its windows."""
+    drawn = {
+        metric: stored.get(ENERGY + metric, {}).get(parameters(cell, arm), NOTHING).samples
+        for metric in METRICS
+    }
+    return {metric: estimate.median(one) for metric, one in drawn.items() if one}
+
+
+def energy_fix_costs_of(stored: Benchmarks, cell: Cell) -> tuple[float, ...]:
+    """The paired ratios of energy in a cell; empty where there are none."""
+    return stored.get(ENERGY_FIX_COST, {}).get(parameters(cell), NOTHING).samples
+
+
+def energy_error_of(stored: Benchmarks, cell: Cell) -> float | None:
+    """How far off the energy of an arm in a cell may be, as a share of it."""
+    share = stored.get(ENERGY_ERROR, {}).get(parameters(cell), NOTHING).value
+    return None if share is None or math.isnan(share) else share

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import checkpoint, hardware
+from harness import checkpoint, nvml
 from harness.errors import FixcostError
 from harness.vocabulary import CacheMode
 
@@ -48,7 +48,16 @@ class Profile:
     """Device cache; None leaves it to the memory share."""
     memory_share: float | None
     """Share of the GPU's memory that the engine may take; None on a CPU."""
+    energy_seconds: float
+    """For the energy of a cell, where there is a meter."""
     enforce_eager: bool = True
+    """False: decoding by CUDA graphs."""
+    tensor_parallel_size: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """How many the engine uses."""
+        return self.tensor_parallel_size if self.device == "cuda" else 0
 
 
 _TINY = Profile(
@@ -69,6 +78,7 @@ _TINY = Profile(
     host_bytes=GIB // 4,
     device_bytes=GIB // 4,
     memory_share=None,
+    energy_seconds=3.0,
 )
 PROFILES = {
     profile.name: profile
@@ -96,6 +106,7 @@ PROFILES = {
             host_bytes=16 * GIB,
             device_bytes=None,
             memory_share=0.85,
+            energy_seconds=60.0,
         ),
     )
 }
@@ -119,7 +130,7 @@ def choose(
     name = name or os.environ.get(PROFILE_VARIABLE)
     model = model or os.environ.get(MODEL_VARIABLE)
     if not name:
-        name = "nemotron-nano-9b-v2" if hardware.gpu_names() else "cpu-tiny"
+        name = "nemotron-nano-9b-v2" if nvml.names() else "cpu-tiny"
     if name not in PROFILES:
         raise FixcostError(f"There is no profile {name!r}; choose one of {', '.join(PROFILES)}.")
     profile = PROFILES[name]
@@ -146,7 +157,7 @@ def check_device(profile: Profile) -> None:
     Raises:
         FixcostError: it needs an NVIDIA GPU and there is none.
     """
-    if profile.device == "cuda" and not hardware.gpu_names():
+    if profile.device == "cuda" and not nvml.names():
         raise FixcostError(
             f"Profile {profile.name} needs an NVIDIA GPU and its driver, and this machine shows "
             f"none; run profile cpu-tiny instead."
@@ -196,6 +207,7 @@ def engine_arguments(profile: Profile) -> dict[str, object]:
         "max_num_batched_tokens": profile.context,
         "max_num_seqs": 1,
         "enforce_eager": profile.enforce_eager,
+        "tensor_parallel_size": profile.tensor_parallel_size,
         "disable_log_stats": False,
         "max_logprobs": -1,
         "seed": 0,

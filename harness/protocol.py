@@ -63,7 +63,7 @@ def serve_before(engine: Engine, cell: Cell, drawn: Draw) -> Serving:
     engine.evict(host=True)
     cold = engine.serve(drawn.prompt)
     if cell.scenario is Scenario.EXTENDED:
-        _serve_earlier(engine, cell, drawn)
+        serve_earlier(engine, cell, drawn)
     engine.settle()
     return cold
 
@@ -82,7 +82,7 @@ def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
     for arm in drawn.order:
         engine.evict()
         if engine.stored_bytes() != stored:  # an arm left more there (in mode `align` it may)
-            _serve_earlier(engine, cell, drawn)
+            serve_earlier(engine, cell, drawn)
             engine.evict()
             stored = engine.stored_bytes()
         with engine.alignment(RELOAD_ARMS[arm]):
@@ -95,7 +95,7 @@ def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
     )
 
 
-def _serve_earlier(engine: Engine, cell: Cell, drawn: Draw) -> None:
+def serve_earlier(engine: Engine, cell: Cell, drawn: Draw) -> None:
     """Serve the earlier request of the cell's scenario, from nothing."""
     engine.evict(host=True)
     earlier = drawn.longer if cell.scenario is Scenario.EXTENDED else drawn.prompt

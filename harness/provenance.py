@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from harness import checkpoint, hardware, profiles, vllm_names
+from harness import checkpoint, hardware, nvml, profiles, vllm_names
 from harness.profiles import Profile
 from harness.record import Provenance
 
@@ -37,7 +37,7 @@ def collect(profile: Profile, commit: str | None) -> Provenance:
         cpu=hardware.cpu_name(),
         cores=tuple(hardware.cores()),
         threads=torch.get_num_threads(),
-        gpus=hardware.gpu_names(),
+        gpus=nvml.names(),
         started=now(),
         load_average=hardware.load_average(),
     )

@@ -68,6 +68,53 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class GpuState:
+    """What the driver said of a GPU at one moment; None where it does not say."""
+
+    temperature: float | None
+    """Degrees Celsius."""
+    clock: int | None
+    """Of the multiprocessors, in MHz."""
+    memory_clock: int | None
+    """MHz."""
+    watts: float | None
+    """Drawn at this moment."""
+    throttled: tuple[str, ...]
+    """Why the clock was held down."""
+    link_generation: int | None
+    """Of PCIe; it falls while the GPU idles."""
+    replays: int | None
+    """Packets that PCIe had to send again so far."""
+    ecc_errors: int | None
+    """Bits of memory that could not be corrected, since the driver was loaded."""
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Joules of one meter, and how far off they may be."""
+
+    joules: float
+    error: float
+    """At most so many joules to either side."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time in which one arm was served again and again, or nothing was."""
+
+    arm: Arm | None
+    """None: the engine idled."""
+    turn: int
+    """Every arm has one window in each turn."""
+    requests: int
+    seconds: float
+    energy: dict[str, Energy]
+    """By the names of the meters."""
+    gpus: list[GpuState]
+    """At its end."""
+
+
+@dataclass(frozen=True)
 class CellResult:
     """All samples of one cell."""
 
@@ -76,6 +123,10 @@ class CellResult:
     samples: list[Sample]
     ended: Ended
     """What ended the sampling."""
+    windows: list[Window] = field(default_factory=list)
+    """Of energy, in the order in which they were taken; empty without a meter."""
+    no_energy: dict[Arm, str] = field(default_factory=dict)
+    """Why an arm has none here, although there is a meter."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +163,34 @@ class Group:
     tokens_per_block: int
     page_bytes: int
     """Bytes of one block of one layer, without padding."""
+
+
+@dataclass(frozen=True)
+class Meter:
+    """An energy counter that was read."""
+
+    name: str
+    """What it measures: "GPU 0", "package-0", "package-0 dram"."""
+    period: float
+    """Seconds between two of its steps, in the median."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU in use, as the driver described it when the sweep began; None: it does not say."""
+
+    name: str
+    link_generation: int | None
+    """Of PCIe, the highest that GPU and slot can do."""
+    link_width: int | None
+    """Lanes in use."""
+    most_link_width: int | None
+    ecc: bool | None
+    """Whether memory errors are corrected."""
+    sliced: bool
+    """Whether it is divided among several users (MIG)."""
+    others: int
+    """Programs that computed on it before we did."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +251,10 @@ class Header:
     """None while cells are missing."""
     finished: str | None = None
     """ISO 8601, UTC; None while cells are missing."""
+    meters: list[Meter] = field(default_factory=list)
+    no_energy: str = "It was measured before fixcost had meters."
+    """Why some energy, or all, is not measured; "" if all is."""
+    gpus: list[Gpu] = field(default_factory=list)
     schema: int = SCHEMA
 
 

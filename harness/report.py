@@ -57,7 +57,7 @@ def record_as_json(record: Record) -> str:
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """A table for each scenario: what the code of either commit did, one row a prompt length."""
-    base, fix = _shortened(comparison.base), _shortened(comparison.fix)
+    base, fix = shortened(comparison.base), shortened(comparison.fix)
     tables = []
     for scenario in _scenarios(row.cell for row in comparison.rows):
         table = _table(scenario)
@@ -80,7 +80,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
                     _ttft(row.base),
                     _ttft(row.fix),
                     *_fix_cost(row.fix_cost, row.detectable),
-                    end_section=_ends_section(row.cell),
+                    end_section=ends_section(row.cell),
                 )
         tables.append(table)
     return tables
@@ -101,7 +101,7 @@ def record_tables(record: Record) -> list[Table]:
             if cell.scenario is scenario:
                 table.add_row(
                     *_record_row(result, verdict.oracle_of(record)),
-                    end_section=_ends_section(cell),
+                    end_section=ends_section(cell),
                 )
         tables.append(table)
     return tables
@@ -197,7 +197,8 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.1f}"
 
 
-def _shortened(name: str) -> str:
+def shortened(name: str) -> str:
+    """A name that fits over a column."""
     return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 3]}..."
 
 
@@ -213,5 +214,6 @@ def _ttft(side: Side) -> str:
     return side.verdict.value if side.ttft is None else _ms(side.ttft.value)
 
 
-def _ends_section(cell: Cell) -> bool:
+def ends_section(cell: Cell) -> bool:
+    """Whether a line follows below this cell."""
     return cell.offset is Offset.HALF_ABOVE

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness import asv_names, trust
+from harness import asv_names, energy, trust
 from harness.errors import FixcostError
 from harness.files import write_atomically
 from harness.record import Header, Record
@@ -25,6 +25,8 @@ class Run:
     faults: list[str]
     advice: list[str]
     instrument: Instrument
+    no_energy: str = ""
+    """Why there is no energy anywhere; "" if there is some, or the header says it."""
 
 
 def keep(conf_path: Path, found: Record) -> None:
@@ -38,6 +40,7 @@ def keep(conf_path: Path, found: Record) -> None:
         faults=trust.faults(found),
         advice=trust.advice(found),
         instrument=trust.instrument(found.cells.values()),
+        no_energy=energy.absence_in(found.header, found.cells.values()),
     )
     encoded = msgspec.json.format(msgspec.json.encode(run), indent=1)
     write_atomically(_path(conf_path, machine, commit), encoded + b"\n")

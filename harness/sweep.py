@@ -17,6 +17,7 @@ import numpy as np
 
 from harness import (
     cells,
+    consumption,
     engine,
     numbers,
     places,
@@ -30,6 +31,7 @@ from harness import (
 from harness.cells import Cell
 from harness.engine import Engine
 from harness.errors import FixcostError
+from harness.power import meters as power_meters
 from harness.profiles import Profile
 from harness.record import CellResult, Header, Record
 
@@ -69,6 +71,7 @@ def run(
         raise FixcostError(f"{place} cannot be a record: name a folder in it.")
     partial = _partial(place)
     with _alone(place), progress.track(len(grid), f"Sweep of {profile.name}") as step:
+        meters = power_meters.find(profile.gpus)
         step("starting the engine", advance=0)
         with engine.start(profile) as running:
             extra = protocol.extra_tokens(running.chunk, profile.output_tokens)
@@ -76,11 +79,21 @@ def run(
             step("warming up", advance=0)
             warm_up = _warm_up(running, grid, seed)
             header = _header(profile, grid, running, seed, commit, warm_up)
+            header = replace(
+                header,
+                meters=meters.described,
+                no_energy=meters.reason,
+                gpus=list(meters.gpus),
+            )
             header = _resume_or_begin(partial, header)
             for cell in grid:
                 step(cell.label, advance=0)
                 if record.read_cell(partial, cell) is None:
-                    record.write_cell(partial, _measure(running, cell, header))
+                    taken = _measure(running, cell, header)
+                    seconds = profile.energy_seconds
+                    windows, without = consumption.measure(running, meters, cell, seed, seconds)
+                    taken = replace(taken, windows=windows, no_energy=without)
+                    record.write_cell(partial, taken)
                 step(cell.label)
         oracle = verdict.derive(record.read(partial).cells.values(), header.provenance)
         record.write_header(partial, replace(header, oracle=oracle, finished=provenance.now()))
@@ -158,7 +171,16 @@ def _resume_or_begin(partial: Path, header: Header) -> Header:
 def _identity(header: Header) -> Header:
     """All of a header but when, under which load and on which cores it was begun or finished."""
     where = replace(header.provenance, started="", load_average=0.0, cores=(), threads=0)
-    return replace(header, provenance=where, warm_up=0, settled=True, oracle=None, finished=None)
+    return replace(
+        header,
+        provenance=where,
+        warm_up=0,
+        settled=True,
+        oracle=None,
+        finished=None,
+        meters=[replace(meter, period=0.0) for meter in header.meters],
+        gpus=[replace(gpu, others=0) for gpu in header.gpus],
+    )
 
 
 def _publish(partial: Path, place: Path) -> None:

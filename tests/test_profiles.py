@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from harness import checkpoint, hardware, profiles
+from harness import checkpoint, nvml, profiles
 from harness.errors import FixcostError
 from harness.profiles import PROFILES
 
 
 def test_machine_without_gpu_runs_the_embedded_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpu_names", lambda: ())
+    monkeypatch.setattr(nvml, "names", lambda: ())
     assert profiles.choose() == PROFILES["cpu-tiny"]
 
 
 def test_machine_with_gpu_runs_the_reports_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpu_names", lambda: ("NVIDIA H100",))
+    monkeypatch.setattr(nvml, "names", lambda: ("NVIDIA H100",))
     assert profiles.choose().name == "nemotron-nano-9b-v2"
 
 
 def test_option_comes_before_variable_before_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpu_names", lambda: ("NVIDIA H100",))
+    monkeypatch.setattr(nvml, "names", lambda: ("NVIDIA H100",))
     monkeypatch.setenv("FIXCOST_PROFILE", "cpu-tiny")
     assert profiles.choose().name == "cpu-tiny"
     assert profiles.choose("nemotron-nano-9b-v2").name == "nemotron-nano-9b-v2"
@@ -55,7 +55,7 @@ def test_model_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_gpu_profile_without_gpu_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpu_names", lambda: ())
+    monkeypatch.setattr(nvml, "names", lambda: ())
     with pytest.raises(FixcostError, match=r"needs an NVIDIA GPU and its driver.*run profile cpu"):
         profiles.check_device(PROFILES["nemotron-nano-9b-v2"])
 

@@ -1,0 +1,1 @@
+"""Power and energy: meters, and windows long enough for them. Knows no engine."""
