@@ -5,6 +5,8 @@ request belongs to the window: emptying the caches before a reload, and waiting 
 a cold request. Both alignments of a reload have the same of it.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from harness import protocol
@@ -24,7 +26,12 @@ STORES_MORE = "Each repeat of this arm stores more in host memory, so its repeat
 
 
 def measure(
-    engine: Engine, meters: Meters, cell: Cell, seed: int, seconds: float
+    engine: Engine,
+    meters: Meters,
+    cell: Cell,
+    seed: int,
+    seconds: float,
+    arms: Sequence[Arm] = REPORTED_ARMS,
 ) -> tuple[list[Window], dict[Arm, str]]:
     """The windows of a cell, and why an arm has none; nothing at all without a meter.
 
@@ -34,20 +41,21 @@ def measure(
         cell: which one.
         seed: of the prompt and the order.
         seconds: for all windows together, if the meters allow so short ones.
+        arms: which ones.
     """
     if not meters.counters:
         return [], {}
     drawn = protocol.draw(engine, cell, seed, _INDEX)
     loads: dict[Arm, Load] = {}
     reasons: dict[Arm, str] = {}
-    for arm in REPORTED_ARMS:
+    for arm in arms:
         load = _load(engine, cell, drawn, arm)
         if _stores_more(engine, arm, load):
             reasons[arm] = STORES_MORE
         else:
             loads[arm] = load
     order = np.random.default_rng([seed, *cell.key.encode(), *b"energy"])
-    each = windows.length(meters, seconds, len(REPORTED_ARMS) + 1)
+    each = windows.length(meters, seconds, len(arms) + 1)
     windows.cool_down(meters.states, meters.started)
     taken: list[Window] = []
     try:

@@ -25,6 +25,13 @@ def said_of_comparison(comparison: Comparison) -> str:
     return _said(ratios, errors, comparison.no_energy)
 
 
+def in_short(comparison: Comparison) -> str:
+    """The shortest answer: the fix cost in energy at exact boundaries, or that there is none."""
+    at = [row.energy_fix_costs for row in comparison.rows if row.cell.is_exact_boundary]
+    at = [drawn for drawn in at if drawn]
+    return wording.times(estimate.pooled(at)) if at else "n/a"
+
+
 def said_of_record(record: Record) -> str:
     """The sentence on energy under `fixcost report`."""
     results = record.cells

@@ -39,6 +39,8 @@ class Point:
     """Seconds; None where the output is wrong, or it failed or was not run."""
     recomputed_tokens: float | None
     reload_bytes: float | None
+    energy: Estimate | None = None
+    """Joules of a request; None without a meter, or where the output is wrong."""
 
 
 def of(stored: Benchmarks) -> dict[tuple[Arm, Cell], Point]:
@@ -102,6 +104,7 @@ def _point(stored: Benchmarks, arm: Arm, cell: Cell) -> Point:
         ttft=estimate.median(times) if times and outcome is not Verdict.WRONG else None,
         recomputed_tokens=number("recomputed_tokens"),
         reload_bytes=number("reload_bytes"),
+        energy=energy_of(stored, arm, cell).get("energy"),
     )
 
 

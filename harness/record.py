@@ -127,6 +127,8 @@ class CellResult:
     """Of energy, in the order in which they were taken; empty without a meter."""
     no_energy: dict[Arm, str] = field(default_factory=dict)
     """Why an arm has none here, although there is a meter."""
+    gpus: list[GpuState] = field(default_factory=list)
+    """After the last sample."""
 
 
 @dataclass(frozen=True)

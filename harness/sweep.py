@@ -90,9 +90,9 @@ def run(
                 step(cell.label, advance=0)
                 if record.read_cell(partial, cell) is None:
                     taken = _measure(running, cell, header)
-                    seconds = profile.energy_seconds
+                    states, seconds = meters.states(), profile.energy_seconds
                     windows, without = consumption.measure(running, meters, cell, seed, seconds)
-                    taken = replace(taken, windows=windows, no_energy=without)
+                    taken = replace(taken, gpus=states, windows=windows, no_energy=without)
                     record.write_cell(partial, taken)
                 step(cell.label)
         oracle = verdict.derive(record.read(partial).cells.values(), header.provenance)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from harness import estimate, numbers, verdict
+from harness import estimate, gpu_trust, numbers, verdict
 from harness.errors import FixcostError
 from harness.estimate import Estimate
 from harness.profiles import MINIMUM_PAIRS
@@ -58,6 +58,7 @@ def faults(record: Record) -> list[str]:
             f"The A/A test failed: two identical arms differ by a factor of {seen.value:.3f} "
             f"({seen.low:.3f} to {seen.high:.3f})."
         )
+    found += gpu_trust.faults(record)
     few = [c.label for c, result in record.cells.items() if len(result.samples) < MINIMUM_PAIRS]
     if few:
         found.append(
@@ -97,6 +98,7 @@ def advice(record: Record) -> list[str]:
         found.append(
             f"Times were still falling after {header.warm_up} samples of warm-up: run it again."
         )
+    found += gpu_trust.advice(record)
     late = sum(result.ended is Ended.TIME for result in record.cells.values())
     if late:
         found.append(

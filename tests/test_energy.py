@@ -10,12 +10,28 @@ from pathlib import Path
 import pytest
 
 from benchmarks import common, reload
-from harness import conclusion, energy, energy_tables, estimate, record, report, sweep
+from harness import (
+    conclusion,
+    energy,
+    energy_tables,
+    estimate,
+    gpu_trust,
+    points,
+    record,
+    report,
+    sweep,
+    trust,
+)
+from harness.asv_names import Stored
 from harness.cells import Cell
+from harness.comparison import Comparison, Row, Side
 from harness.energy import Figure
+from harness.estimate import Estimate
 from harness.power import rapl, windows
 from harness.profiles import PROFILES
-from harness.record import Energy, Record, Window
+from harness.record import Energy, Gpu, GpuState, Record, Window
+from harness.site import history, pictures
+from harness.verdict import Verdict
 from harness.vocabulary import REPORTED_ARMS, Arm, Offset, Scenario
 from tests.standin import Powercap
 
@@ -179,3 +195,103 @@ def test_below_resolution_is_no_number(metered: Metered) -> None:
     weak = [window(arm, 1.0, 2.0) for arm in (Arm.RELOAD_ALIGNED, Arm.RELOAD_UNALIGNED)]
     assert energy.fix_costs(replace(result, windows=weak)) == []
     assert energy.fix_costs(result) == [1.0]
+
+
+def stored_energy() -> dict[str, dict[tuple[object, ...], Stored]]:
+    """One cell with energy, as asv keeps it."""
+    arms = {arm: (joules, joules * 1.02, joules * 0.98) for arm, joules in JOULES.items()}
+    key = points.parameters(BOUNDARY)
+    kept = {points.parameters(BOUNDARY, arm): Stored(j[0], j) for arm, j in arms.items()}
+    right = {place: Stored(0.0, (0.0,)) for place in kept}
+    return {
+        points.RELOAD + "wrong_output": right,
+        **{points.ENERGY + metric: kept for metric in energy.METRICS},
+        points.ENERGY_FIX_COST: {key: Stored(1.5, (1.5, 1.52, 1.48))},
+        points.ENERGY_ERROR: {key: Stored(0.04, ())},
+    }
+
+
+JOULES = {Arm.RELOAD_SHIPPED: 3.0, Arm.RELOAD_ALIGNED: 3.0, Arm.COLD: 9.0}
+
+
+def test_energy_in_the_comparison_of_commits() -> None:
+    shipped = points.energy_of(stored_energy(), Arm.RELOAD_SHIPPED, BOUNDARY)
+    assert {name: one.value for name, one in shipped.items()} == dict.fromkeys(energy.METRICS, 3.0)
+    side = Side(Verdict.EQUAL, None, 127, 280_576, True, shipped)
+    row = Row(
+        cell=BOUNDARY,
+        base=replace(side, verdict=Verdict.WRONG, energy={}),
+        fix=side,
+        fix_cost=Estimate(2.0, 1.9, 2.1, 8),
+        fix_costs=(2.0,) * 12,
+        noise=(0.99, 1.01) * 6,
+        detectable=0.05,
+        between=None,
+        energy_fix_costs=points.energy_fix_costs_of(stored_energy(), BOUNDARY),
+        energy_error=points.energy_error_of(stored_energy(), BOUNDARY),
+    )
+    compared = Comparison("main", "fix", [row], [], [], None)
+    assert (
+        "In energy per request the fix costs 1.50x (1.42 to 1.59) at exact boundaries, 95 % "
+        "intervals over paired windows; each energy is right to within 4 %."
+    ) in conclusion.of_comparison(compared)
+    assert energy_tables.in_short(compared) == "1.50x (1.42 to 1.59)"
+    (table,) = energy_tables.of_comparison(compared)
+    cells = [list(column.cells) for column in table.columns]
+    assert cells[1:3] == [["wrong"], ["3"]] and cells[-2] == ["1.50x"]
+    without = replace(compared, rows=[replace(row, energy_fix_costs=(), energy_error=None)])
+    without = replace(without, no_energy="Only root may read the energy of package-0.")
+    said = "Energy is n/a: Only root may read the energy of package-0."
+    assert said in conclusion.of_comparison(without)
+    assert energy_tables.in_short(without) == "n/a"
+
+
+def test_energy_on_the_dashboard() -> None:
+    drawn = pictures.as_svg(pictures.energy(points.of(stored_energy()), Scenario.REPEAT), "energy")
+    for arm in ("cold", "reload-shipped", "reload-aligned"):
+        assert f'id="energy-repeat-{arm}"' in drawn
+    assert 'id="energy-repeat-gpu_hit"' not in drawn
+    (series,) = [one for one in history.series({"fix": stored_energy()}) if one.key == "energy"]
+    assert series.values[0] is not None and series.values[0].value == pytest.approx(1.5, rel=0.01)
+
+
+GPU = Gpu("Stand-in H100", 5, 16, 16, ecc=True, sliced=False, others=0)
+STATE = GpuState(50.0, 1980, 2619, 300.0, (), 5, replays=2, ecc_errors=1)
+
+
+def of_gpu(shipped: Record, gpu: Gpu, *states: GpuState) -> Record:
+    """The shipped record as if it had been taken on a GPU that was seen so."""
+    header = replace(shipped.header, gpus=[gpu])
+    kept = list(shipped.cells.items())[: len(states)]
+    cells = {c: replace(r, gpus=[s]) for (c, r), s in zip(kept, states, strict=True)}
+    return replace(shipped, header=header, cells=cells)
+
+
+def test_sound_gpu_is_not_spoken_of(shipped_record: Record) -> None:
+    found = of_gpu(shipped_record, GPU, STATE, STATE)
+    assert list(gpu_trust.advice(found)) == list(gpu_trust.faults(found)) == []
+
+
+def test_memory_errors_during_the_run_are_a_fault(shipped_record: Record) -> None:
+    found = of_gpu(shipped_record, GPU, STATE, replace(STATE, ecc_errors=3))
+    assert any("had 2 memory errors that ECC could not correct" in x for x in trust.faults(found))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "state", "says"),
+    [
+        (replace(GPU, others=1), STATE, "GPU 0 was shared with another program"),
+        (replace(GPU, sliced=True), STATE, "GPU 0 is divided into MIG slices"),
+        (replace(GPU, link_width=8), STATE, "GPU 0 is linked by 8 of 16 lanes of PCIe"),
+        (
+            GPU,
+            replace(STATE, throttled=("power cap",)),
+            "held down at 50% of the moments looked at (power cap)",
+        ),
+        (GPU, replace(STATE, replays=9), "PCIe had to send 7 packets to or from GPU 0 again"),
+    ],
+)
+def test_what_disturbs_a_gpu_is_said(
+    shipped_record: Record, gpu: Gpu, state: GpuState, says: str
+) -> None:
+    assert any(says in said for said in trust.advice(of_gpu(shipped_record, gpu, STATE, state)))

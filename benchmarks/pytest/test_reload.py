@@ -7,12 +7,15 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.common import CHUNKS
-from harness import profiles, protocol, verdict
+from harness import consumption, energy, energy_tables, profiles, protocol, verdict
 from harness.cells import Cell, grid
 from harness.engine import Engine, Serving
-from harness.vocabulary import RELOAD_ARMS, REPORTED_ARMS, Alignment, Arm
+from harness.power.meters import Meters
+from harness.record import CellResult
+from harness.vocabulary import RELOAD_ARMS, REPORTED_ARMS, Alignment, Arm, Ended
 
 ROUNDS = 5
+ENERGY_SECONDS = 1.0
 SEED = 2
 PROFILE = profiles.choose()
 CAN_TELL = verdict.is_exact(PROFILE.dtype, PROFILE.state_dtype)
@@ -40,8 +43,22 @@ def arms_of_cells() -> list[object]:
     ]
 
 
+def spent(running: Engine, meters: Meters, cell: Cell, arm: Arm) -> dict[str, object]:
+    """Energy, power and energy above idle with their errors, or why there are none."""
+    windows, reasons = consumption.measure(running, meters, cell, SEED, ENERGY_SECONDS, arms=(arm,))
+    measured = CellResult(cell, 0, [], Ended.COUNT, windows)
+    if not windows:
+        return dict.fromkeys(energy.METRICS, f"n/a: {reasons.get(arm) or meters.reason}")
+    return {
+        name: energy_tables.with_error(energy.mean(figures(measured, arm)))
+        for name, figures in energy.METRICS.items()
+    }
+
+
 @pytest.mark.parametrize(("cell", "arm"), arms_of_cells())
-def test_ttft(benchmark: BenchmarkFixture, running: Engine, cell: Cell, arm: Arm) -> None:
+def test_ttft(
+    benchmark: BenchmarkFixture, running: Engine, meters: Meters, cell: Cell, arm: Arm
+) -> None:
     """Time to the first token of one arm, and the same tokens as cold."""
     drawn = protocol.draw(running, cell, SEED, 0)
     cold = protocol.serve_before(running, cell, drawn)
@@ -68,6 +85,7 @@ def test_ttft(benchmark: BenchmarkFixture, running: Engine, cell: Cell, arm: Arm
         recomputed_tokens=result.recomputed_tokens,
         wrong_tokens=result.wrong_tokens,
         logprob_drift=result.logprob_drift,
+        **spent(running, meters, cell, arm),
     )
     if CAN_TELL:
         assert first.tokens == cold.tokens[:1]

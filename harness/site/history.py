@@ -31,17 +31,20 @@ class Series:
 
 
 def series(commits: Mapping[str, Benchmarks]) -> list[Series]:
-    """The metrics of the history page, from commits by their labels."""
+    """The metrics of the history page that any commit has, from commits by their labels."""
     metrics = {
         ("wrong", "cells with wrong output", "cells"): _wrong_cells,
         ("fix-cost", "fix cost at exact boundaries, aligned over unaligned", "ratio"): _fix_cost,
         ("ttft", "time to the first token, aligned, all cells", "ms"): _ttft,
         ("tokens", "recomputed tokens at exact boundaries, as shipped", "tokens"): _tokens,
+        ("energy", "fix cost in energy at exact boundaries", "ratio"): _energy,
         ("bytes", "reloaded at exact boundaries, as shipped", "KiB"): _kib,
     }
     found = []
     for (key, title, unit), metric in metrics.items():
         values = [metric(stored) for stored in commits.values()]
+        if not any(values):
+            continue
         found.append(Series(key, title, unit, list(commits), values, changes(values)))
     return found
 
@@ -74,6 +77,13 @@ def _fix_cost(stored: Benchmarks) -> Estimate | None:
         for key, kept in stored.get(points.FIX_COST, {}).items()
         if points.cell_of(key).is_exact_boundary and kept.samples
     ]
+    return estimate.pooled(drawn) if drawn else None
+
+
+def _energy(stored: Benchmarks) -> Estimate | None:
+    keys = stored.get(points.ENERGY_FIX_COST, {})
+    cells = [cell for key in keys if (cell := points.cell_of(key)).is_exact_boundary]
+    drawn = [one for cell in cells if (one := points.energy_fix_costs_of(stored, cell))]
     return estimate.pooled(drawn) if drawn else None
 
 

@@ -13,6 +13,7 @@ from harness import (
     asv_names,
     comparison,
     conclusion,
+    energy_tables,
     estimate,
     git,
     points,
@@ -71,6 +72,8 @@ class Part:
     strips: list[Strip]
     ttft: str
     moved: str
+    energy: str
+    """"" without a meter."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,7 @@ def _glance(compared: Comparison) -> dict[str, str]:
         "Output": "; ".join(outputs),
         "Cost at exact boundaries": times(estimate.pooled(at)) if at else "not measured",
         "Cost elsewhere": _elsewhere(estimate.pooled(elsewhere)) if elsewhere else "not measured",
+        "Cost in energy": energy_tables.in_short(compared),
     }
 
 
@@ -202,6 +206,9 @@ def _part(
         moved=pictures.as_svg(
             pictures.moved(kept, scenario), f"Recomputed tokens and reloaded bytes, {scenario}"
         ),
+        energy=pictures.as_svg(pictures.energy(kept, scenario), f"Energy of a request, {scenario}")
+        if any(kept[arm, cell].energy for arm, cell in kept if cell.scenario is scenario)
+        else "",
     )
 
 

@@ -127,6 +127,26 @@ def moved(points: Points, scenario: Scenario) -> Figure:
     return figure
 
 
+def energy(points: Points, scenario: Scenario) -> Figure:
+    """Joules of a request of every arm over prompt length, the cold arm in a panel of its own."""
+    with rc_context(_SETTINGS):
+        figure, (above, axes) = _figure(8.4, 4.0, ratios=(1, 3))
+        cells = _cells(points, scenario)
+        for arm in COLOURS:
+            kept = [(x, points.get((arm, cell))) for x, cell in enumerate(cells)]
+            drawn = [(x, one.energy) for x, one in kept if one is not None and one.energy]
+            panel = above if arm is Arm.COLD else axes
+            _marked(panel, drawn, arm, f"energy-{scenario}-{_name(arm)}")
+        axes.set_ylabel("energy of a request, J")
+        for panel in (above, axes):
+            _from_zero(panel)
+            _over_cells(panel, cells)
+        above.tick_params(labelbottom=False)
+        above.set_xlabel("")
+        figure.legend(fontsize=8, ncols=3, loc="outside upper center")
+    return figure
+
+
 def fix_cost(comparison: Comparison) -> Figure:
     """The fix cost at each exact boundary, before the bands of what only noise can do.
 

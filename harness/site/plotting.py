@@ -29,6 +29,8 @@ def write(conf_path: Path, folder: Path) -> Iterator[Path]:
     for scenario in dict.fromkeys(row.cell.scenario for row in compared.rows):
         drawn[f"ttft-{scenario}"] = pictures.ttft(kept, compared.rows, scenario)
         drawn[f"moved-{scenario}"] = pictures.moved(kept, scenario)
+        if any(one.energy for (_, cell), one in kept.items() if cell.scenario is scenario):
+            drawn[f"energy-{scenario}"] = pictures.energy(kept, scenario)
     for name, figure in drawn.items():
         for form in ("svg", "png"):
             path = folder / f"{name}.{form}"
