@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import platformdirs
+from safetensors import SafetensorError
 
+from harness import midsize
 from harness.architectures import ARCHITECTURES, Architecture, Drawn
 from harness.errors import FixcostError
 
@@ -22,6 +24,7 @@ DIGESTS = {
     "falcon-h1": "3e2c6ff3357b4205c63c9f5ec6f10668da4f5696e09bbe92ac7844ea8bacc9ca",
     "mamba2": "26d7a2aac3375e7af24a862be27d154378f9f24f7422f7576290dc6d78c25763",
     "mamba1": "97f9ddb4463b5b4dd3653b7537fd842d9326091e16b5bbc14dce4276088c5c67",
+    midsize.NAME: "5dff7b3dbb840414dbd7e69485dc76905eff4685752a1f0138f0f4e841e930d6",
 }
 """SHA-256 over the files of each embedded checkpoint (`digest`)."""
 
@@ -30,20 +33,25 @@ def embedded(architecture: str) -> Path:
     """The folder of an embedded checkpoint, made on first use and checked by digest.
 
     Args:
-        architecture: a name of `ARCHITECTURES`.
+        architecture: a name of `ARCHITECTURES`, or `midsize.NAME`.
 
     Raises:
         FixcostError: the cache folder cannot be written, or what it holds cannot be mended.
     """
     expected = DIGESTS[architecture]
-    folder = Path(platformdirs.user_cache_dir("fixcost")) / f"{architecture}-tiny-{expected[:12]}"
+    name = architecture if architecture == midsize.NAME else f"{architecture}-tiny"
+    folder = Path(platformdirs.user_cache_dir("fixcost")) / f"{name}-{expected[:12]}"
     if folder.is_dir() and digest(folder) == expected:
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
         try:
-            write(made, ARCHITECTURES[architecture])
+            if architecture == midsize.NAME:
+                midsize.write(made)
+            else:
+                write(made, ARCHITECTURES[architecture])
+            made.chmod(0o755)  # mkdtemp made it private, a cache is not
             found = digest(made)
             if found != expected:
                 raise FixcostError(
@@ -54,6 +62,8 @@ def embedded(architecture: str) -> Path:
             made.rename(folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
+    except SafetensorError as error:
+        raise FixcostError(f"Cannot write the checkpoint in {folder.parent}: {error}.") from error
     except OSError as error:
         if folder.is_dir() and digest(folder) == expected:
             return folder  # another process was first
@@ -82,4 +92,3 @@ def write(folder: Path, architecture: Architecture) -> None:
     (folder / "config.json").write_text(configuration + "\n")
     tensors = architecture.weights(Drawn(architecture.deviation))
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    folder.chmod(0o755)  # mkdtemp made it private, a cache is not

@@ -65,7 +65,7 @@ def of_record(record: Record) -> str:
         about_control = ""
     cost = _cost({cell: numbers.fix_costs(result) for cell, result in record.cells.items()})
     marked = _marked(trust.faults(record))
-    energy = energy_tables.said_of_record(record)
+    energy = f"{_host_memory(record)} {energy_tables.said_of_record(record)}".strip()
     parts = (marked, about_output, cost, _instrument(record), about_control, energy)
     return " ".join((*filter(None, parts), *trust.advice(record)))
 
@@ -126,6 +126,32 @@ def _instrument(record: Record) -> str:
     if seen.bursts:
         sentence += f" {seen.bursts} of {seen.samples} samples were taken during a disturbance."
     return sentence
+
+
+def _host_memory(record: Record) -> str:
+    """How fast reloads were, against what this machine can do; "" without a GPU."""
+    header = record.header
+    if header.bandwidth is None:
+        return ""
+    moved = [
+        (sample.arms[Arm.RELOAD_ALIGNED].reload_bytes, sample.arms[Arm.RELOAD_ALIGNED].reload_time)
+        for result in record.cells.values()
+        for sample in result.samples
+    ]
+    rate = sum(size for size, _ in moved) / max(sum(seconds for _, seconds in moved), 1e-9)
+    links = [
+        f"PCIe generation {gpu.link_generation}, {gpu.link_width} lanes"
+        for gpu in header.gpus
+        if gpu.link_generation and gpu.link_width
+    ]
+    ranks = header.provenance.ranks
+    return (
+        f"Host memory was {'PAGEABLE' if header.pinned is False else 'pinned'}: reloads reached "
+        f"{rate / 1e9:.1f} GB/s{f', all {ranks} ranks together' if ranks > 1 else ''}, a large "
+        f"copy {header.bandwidth.pinned / 1e9:.1f} GB/s from pinned and "
+        f"{header.bandwidth.pageable / 1e9:.1f} GB/s from pageable memory"
+        + (f" ({links[0]})." if links else ".")
+    )
 
 
 def _noise(seen: Estimate, limits: Collection[float]) -> str:

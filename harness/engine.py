@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from harness import hardware, profiles, vllm_names
+from harness import engine_errors, hardware, profiles, vllm_names
 from harness.errors import FixcostError
 from harness.profiles import Profile
 from harness.vocabulary import Alignment
@@ -43,8 +43,13 @@ class Serving:
     ttft: float
     """Seconds from arrival to the first token."""
     reload_bytes: int
+    """Of all ranks together."""
     reload_time: float
     """Seconds that the transfers from host memory took."""
+    host_time: float
+    """Seconds from the call to its return, all output tokens included."""
+    device_time: float | None
+    """The same between two CUDA events; None without a GPU."""
 
 
 class Engine:
@@ -71,8 +76,12 @@ class Engine:
         self.chunk = common_chunk(vllm_names.chunk_sizes(self._connector))
         self.vocabulary: int = llm.model_config.get_vocab_size()
         self.context: int = llm.model_config.max_model_len
+        self.pinned = vllm_names.host_memory_is_pinned(llm)
+        self._on_gpu = profile.device == "cuda"
         self._logits: deque[Any] = deque()
-        self._tap_logits()
+        self._tapped = profile.tensor_parallel_size == 1
+        if self._tapped:
+            self._tap_logits()
 
     @property
     def shipped_alignment(self) -> int | None:
@@ -85,19 +94,29 @@ class Engine:
         `tokens` is the length of the output, by default the profile's.
         """
         before = _counters()
+        events = _cuda_events() if self._on_gpu else []
         gc.disable()  # a collection in the midst of a request would count as its time
         try:
+            began = time.perf_counter()
+            for event in events[:1]:
+                event.record()
             output = self._generate(prompt, tokens or self._output_tokens)
+            for event in events[1:]:
+                event.record()
+                event.synchronize()
+            host_time = time.perf_counter() - began
         finally:
             gc.enable()
         after = _counters()
         return Serving(
             tokens=tuple(output.outputs[0].token_ids),
-            logprobs=self._logits[0].log_softmax(dim=-1).cpu().numpy(),
+            logprobs=self._logprobs(output),
             cached_tokens=output.num_cached_tokens,
             ttft=output.metrics.first_token_latency,
             reload_bytes=round(after[LOAD_BYTES] - before[LOAD_BYTES]),
             reload_time=after[LOAD_TIME] - before[LOAD_TIME],
+            host_time=host_time,
+            device_time=events[0].elapsed_time(events[1]) / 1e3 if events else None,
         )
 
     def stored_bytes(self) -> int:
@@ -160,13 +179,28 @@ class Engine:
         from vllm import SamplingParams, TokensPrompt
 
         greedy = SamplingParams(
-            max_tokens=tokens, temperature=0.0, ignore_eos=True, detokenize=False
+            max_tokens=tokens,
+            temperature=0.0,
+            ignore_eos=True,
+            detokenize=False,
+            logprobs=None if self._tapped else -1,
         )
         request = TokensPrompt(prompt_token_ids=list(prompt))
         # A prefill may take several steps, each with logits of its own: the first output token
         # comes from the last of them, which is as many steps from the end as there are tokens.
         self._logits = deque(maxlen=tokens)
-        return self._llm.generate([request], greedy, use_tqdm=False)[0]
+        try:
+            return self._llm.generate([request], greedy, use_tqdm=False)[0]
+        except Exception as error:  # from vLLM, torch or the driver, in the midst of a run
+            raise engine_errors.explained(error, "The engine failed") from error
+
+    def _logprobs(self, output: Any) -> NDArray[np.float32]:
+        if self._tapped:
+            found: NDArray[np.float32] = self._logits[0].log_softmax(dim=-1).cpu().numpy()
+            return found
+        # The model is in other processes. vLLM's own way slows every arm by the same.
+        first = output.outputs[0].logprobs[0]
+        return np.array([first[token].logprob for token in range(self.vocabulary)], np.float32)
 
     def _tap_logits(self) -> None:
         """Keep the logits of every request, so that drift costs a timed request next to nothing.
@@ -254,11 +288,11 @@ def _start_llm(profile: Profile) -> Any:
     except FixcostError:
         raise
     except Exception as error:  # from vLLM, from the checkpoint, or from the code under test
-        said = " ".join(str(error).split())[:300]
-        raise FixcostError(
+        doing = (
             f"vLLM {vllm_names.installed_version()} cannot serve {arguments['model']} in "
-            f"mamba_cache_mode {profile.cache_mode}: {type(error).__name__}: {said}"
-        ) from error
+            f"mamba_cache_mode {profile.cache_mode}"
+        )
+        raise engine_errors.explained(error, doing) from error
 
 
 def _join_new_threads(before: set[threading.Thread]) -> None:
@@ -267,8 +301,14 @@ def _join_new_threads(before: set[threading.Thread]) -> None:
             thread.join(timeout=5.0)
 
 
+def _cuda_events() -> list[Any]:
+    import torch
+
+    return [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
+
+
 def _counters() -> dict[str, float]:
-    """Bytes and seconds moved so far in this process.
+    """Bytes and seconds moved so far, of all ranks together.
 
     Read from the registry because `LLM.get_metrics` rounds counters to whole numbers.
     """

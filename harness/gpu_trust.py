@@ -7,7 +7,12 @@ from harness.wording import listed
 
 
 def faults(record: Record) -> Iterator[str]:
-    """What may have made output wrong that no code made wrong."""
+    """What makes times those of something else, or output wrong that no code made wrong."""
+    if record.header.pinned is False:
+        yield (
+            "Host memory was PAGEABLE, so every reload was slower than it should be: vLLM could "
+            "not pin it (ulimit -l, or cudaHostRegister in its log)."
+        )
     for index, states in enumerate(_states(record)):
         errors = [state.ecc_errors for state in states if state.ecc_errors is not None]
         if errors and errors[-1] > errors[0]:

@@ -13,6 +13,7 @@ def identity(header: Header) -> int:
         *(origin.profile, origin.model_digest or origin.model, origin.dtype, origin.state_dtype),
         *(origin.cache_mode, origin.blocks_per_chunk, header.chunk, header.output_tokens),
         *(origin.cpu, *origin.gpus),
+        *((origin.ranks,) if origin.ranks != 1 else ()),  # else as before there were ranks
     )
     return zlib.crc32(repr(parts).encode())
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import checkpoint, nvml
+from harness import checkpoint, midsize, nvml
 from harness.errors import FixcostError
 from harness.vocabulary import CacheMode
 
@@ -80,6 +80,38 @@ _TINY = Profile(
     memory_share=None,
     energy_seconds=3.0,
 )
+_NEMOTRON = Profile(
+    name="nemotron-nano-9b-v2",
+    device="cuda",
+    model="nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+    architecture="nemotron-h",
+    dtype="bfloat16",
+    state_dtype="float32",
+    cache_mode=CacheMode.ALL,
+    blocks_per_chunk=1,
+    chunks=(2, 3, 4, 8),
+    samples=MINIMUM_PAIRS,
+    half_width=0.03,
+    cell_seconds=60.0,
+    output_tokens=32,
+    context=16384,
+    host_bytes=16 * GIB,
+    device_bytes=None,
+    memory_share=0.85,
+    energy_seconds=60.0,
+    enforce_eager=False,
+)
+_MIDSIZE = replace(
+    _NEMOTRON,
+    name="gpu-1b",
+    model=None,
+    architecture=midsize.NAME,
+    cell_seconds=10.0,
+    energy_seconds=30.0,
+    context=8192,
+    host_bytes=8 * GIB,
+    memory_share=0.5,
+)
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -88,26 +120,10 @@ PROFILES = {
         replace(_TINY, name="cpu-falcon-h1", architecture="falcon-h1"),
         replace(_TINY, name="cpu-mamba2", architecture="mamba2"),
         replace(_TINY, name="cpu-mamba1", architecture="mamba1"),
-        Profile(
-            name="nemotron-nano-9b-v2",
-            device="cuda",
-            model="nvidia/NVIDIA-Nemotron-Nano-9B-v2",
-            architecture="nemotron-h",
-            dtype="bfloat16",
-            state_dtype="float32",
-            cache_mode=CacheMode.ALL,
-            blocks_per_chunk=1,
-            chunks=(2, 3, 4, 8),
-            samples=MINIMUM_PAIRS,
-            half_width=0.03,
-            cell_seconds=60.0,
-            output_tokens=32,
-            context=16384,
-            host_bytes=16 * GIB,
-            device_bytes=None,
-            memory_share=0.85,
-            energy_seconds=60.0,
-        ),
+        _NEMOTRON,
+        replace(_NEMOTRON, name="nemotron-nano-9b-v2-eager", enforce_eager=True),
+        _MIDSIZE,
+        replace(_MIDSIZE, name="gpu-1b-eager", enforce_eager=True),
     )
 }
 
@@ -182,6 +198,8 @@ def engine_environment(profile: Profile) -> dict[str, str]:
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
     }
+    if profile.gpus > 1:
+        environment["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # to ask each rank for what it has
     if profile.model is None or Path(profile.model).is_dir():
         environment["HF_HUB_OFFLINE"] = "1"
     return environment

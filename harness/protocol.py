@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from harness import conditions
 from harness.cells import Cell
 from harness.engine import Engine, Serving
+from harness.errors import FixcostError
 from harness.record import ArmResult, Sample
 from harness.vocabulary import RELOAD_ARMS, Arm, Scenario
 
@@ -22,6 +23,10 @@ every reload arm comes once in each place and once right after each other arm.""
 def extra_tokens(chunk: int, output_tokens: int) -> int:
     """Tokens that a sample needs beside its prompt, at most."""
     return _extension(chunk) + output_tokens
+
+
+class VoidSampleError(FixcostError):
+    """A sample that did not measure what it should; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,16 @@ def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
 
     Nothing is in flight when a timed request starts, and every reload arm starts from an empty
     device cache and the same host memory: what the earlier request left there.
+
+    Raises:
+        VoidSampleError: the stores did not land, or an arm was not served from where it should be.
     """
     drawn = draw(engine, cell, seed, index)
-    began = conditions.snapshot()
+    began, before = conditions.snapshot(), engine.stored_bytes()
     cold = serve_before(engine, cell, drawn)
     stored = engine.stored_bytes()
+    if stored == before and len(drawn.prompt) >= engine.chunk:
+        raise VoidSampleError("nothing of the earlier request was stored in host memory")
     served = {Arm.COLD: cold, Arm.GPU_HIT: engine.serve(drawn.prompt)}
     for arm in drawn.order:
         engine.evict()
@@ -87,6 +97,11 @@ def take(engine: Engine, cell: Cell, seed: int, index: int) -> Sample:
             stored = engine.stored_bytes()
         with engine.alignment(RELOAD_ARMS[arm]):
             served[arm] = engine.serve(drawn.prompt)
+        if (served[arm].cached_tokens > 0) != (served[arm].reload_bytes > 0):
+            raise VoidSampleError(
+                f"{arm} had {served[arm].cached_tokens} tokens cached and moved "
+                f"{served[arm].reload_bytes} bytes from host memory"
+            )
     return Sample(
         index=index,
         order=drawn.order,

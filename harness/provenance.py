@@ -40,6 +40,7 @@ def collect(profile: Profile, commit: str | None) -> Provenance:
         gpus=nvml.names(),
         started=now(),
         load_average=hardware.load_average(),
+        ranks=max(profile.gpus, 1),
     )
 
 

@@ -129,6 +129,8 @@ class CellResult:
     """Why an arm has none here, although there is a meter."""
     gpus: list[GpuState] = field(default_factory=list)
     """After the last sample."""
+    void: list[str] = field(default_factory=list)
+    """Of each sample that was thrown away because it did not measure what it should: why."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,26 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Bandwidth:
+    """Bytes a second of a large copy from host memory to the device, taken in the same run."""
+
+    pinned: float
+    pageable: float
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The same requests of one output token by several clocks, medians in seconds."""
+
+    ttft: float
+    """By vLLM's own metric."""
+    host: float
+    """From the call to its return."""
+    device: float | None
+    """Between two CUDA events around it; None without a GPU."""
+
+
+@dataclass(frozen=True)
 class Provenance:
     """Where the figures come from; a record without it cannot be written."""
 
@@ -223,6 +245,8 @@ class Provenance:
     started: str
     """ISO 8601, UTC."""
     load_average: float
+    ranks: int = 1
+    """GPUs that the model is split over (tensor parallel); bytes are those of all together."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +281,11 @@ class Header:
     no_energy: str = "It was measured before fixcost had meters."
     """Why some energy, or all, is not measured; "" if all is."""
     gpus: list[Gpu] = field(default_factory=list)
+    pinned: bool | None = None
+    """Whether the host memory of the offloading is pinned; None where nothing can be."""
+    bandwidth: Bandwidth | None = None
+    """None without a GPU."""
+    clocks: Clocks | None = None
     schema: int = SCHEMA
 
 

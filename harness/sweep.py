@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import filelock
 import numpy as np
 
 from harness import (
+    bandwidth,
     cells,
     consumption,
     engine,
@@ -33,14 +35,21 @@ from harness.engine import Engine
 from harness.errors import FixcostError
 from harness.power import meters as power_meters
 from harness.profiles import Profile
-from harness.record import CellResult, Header, Record
+from harness.protocol import VoidSampleError
+from harness.record import CellResult, Clocks, Header, Record, Sample
 
 WARM_UP_LEAST, WARM_UP_MOST = 8, 40
 """Samples thrown away before the first cell, of the first and the last cell in turn."""
 SETTLED = 0.1
 """Warm-up ends when times have stopped falling by more than this share."""
+VOID_MOST = 5
+"""Void samples of a cell, beyond which it is given up."""
+_SPARE = 4096
+"""How far from a void sample's index its replacement is, a multiple of `sampling.BLOCK`."""
 _WARM_UP_INDEX = 1 << 20
 """Of its first sample: prompts of its own."""
+_CLOCK_INDEX, _CLOCKED = 3 << 20, 5
+"""The same for the requests that the clocks are compared by, and how many they are."""
 
 
 def place_of(profile: Profile, version: str) -> Path:
@@ -84,6 +93,8 @@ def run(
                 meters=meters.described,
                 no_energy=meters.reason,
                 gpus=list(meters.gpus),
+                bandwidth=bandwidth.measure("cuda") if profile.gpus else None,
+                clocks=_clocks(running, grid[0], seed),
             )
             header = _resume_or_begin(partial, header)
             for cell in grid:
@@ -125,13 +136,36 @@ def has_settled(seconds: Sequence[float]) -> bool:
     return bool(after > before * (1 - SETTLED))
 
 
-def _measure(running: Engine, cell: Cell, header: Header) -> CellResult:
-    samples, ended = sampling.collect(
-        sampling.Rule(header.samples, header.half_width, header.cell_seconds),
-        lambda index: protocol.take(running, cell, header.seed, index),
-        numbers.fix_cost,
+def _clocks(running: Engine, cell: Cell, seed: int) -> Clocks:
+    """Requests of one token by vLLM's metric, by the host's clock and by CUDA events."""
+    served = []
+    for index in range(_CLOCKED):
+        drawn = protocol.draw(running, cell, seed, _CLOCK_INDEX + index)
+        running.evict(host=True)
+        served.append(running.serve(drawn.prompt, tokens=1))
+    events = [one.device_time for one in served if one.device_time is not None]
+    return Clocks(
+        ttft=median(one.ttft for one in served),
+        host=median(one.host_time for one in served),
+        device=median(events) if events else None,
     )
-    return CellResult(cell, cell.prompt_length(running.chunk), samples, ended)
+
+
+def _measure(running: Engine, cell: Cell, header: Header) -> CellResult:
+    void: list[str] = []
+
+    def take(index: int) -> Sample:
+        while True:
+            try:
+                return protocol.take(running, cell, header.seed, index + _SPARE * len(void))
+            except VoidSampleError as error:
+                void.append(str(error))
+                if len(void) > VOID_MOST:
+                    raise FixcostError(f"Samples of [{cell.label}] are void: {error}.") from None
+
+    rule = sampling.Rule(header.samples, header.half_width, header.cell_seconds)
+    samples, ended = sampling.collect(rule, take, numbers.fix_cost)
+    return CellResult(cell, cell.prompt_length(running.chunk), samples, ended, void=void)
 
 
 def _header(
@@ -153,6 +187,7 @@ def _header(
         chunk=running.chunk,
         shipped_alignment=running.shipped_alignment,
         groups=running.groups,
+        pinned=running.pinned,
         cells=list(grid),
         provenance=provenance.collect(profile, commit),
     )
@@ -180,6 +215,8 @@ def _identity(header: Header) -> Header:
         finished=None,
         meters=[replace(meter, period=0.0) for meter in header.meters],
         gpus=[replace(gpu, others=0) for gpu in header.gpus],
+        bandwidth=None,
+        clocks=None,
     )
 
 

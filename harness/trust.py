@@ -8,7 +8,7 @@ from harness import estimate, gpu_trust, numbers, verdict
 from harness.errors import FixcostError
 from harness.estimate import Estimate
 from harness.profiles import MINIMUM_PAIRS
-from harness.record import CellResult, Record, Sample
+from harness.record import CellResult, Clocks, Record, Sample
 from harness.vocabulary import Ended
 from harness.wording import percent
 
@@ -17,6 +17,8 @@ FALSE_ALARM = 0.001
 NOTICEABLE_CORES = 0.1
 NOTICEABLE_STEAL = 0.02
 NOTICEABLE_CLOCK = 0.05
+SLOWEST, FASTEST = 0.5, 1.05
+"""Between these shares of a whole request of one token, its time to the first token must lie."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def faults(record: Record) -> list[str]:
             f"({seen.low:.3f} to {seen.high:.3f})."
         )
     found += gpu_trust.faults(record)
+    found += _clock_fault(record.header.clocks)
     few = [c.label for c, result in record.cells.items() if len(result.samples) < MINIMUM_PAIRS]
     if few:
         found.append(
@@ -66,6 +69,20 @@ def faults(record: Record) -> list[str]:
             f"first [{few[0]}]."
         )
     return found
+
+
+def _clock_fault(clocks: Clocks | None) -> list[str]:
+    """A fault where vLLM's TTFT is not the time that went by."""
+    if clocks is None:
+        return []
+    others = [clocks.host, *([] if clocks.device is None else [clocks.device])]
+    if all(SLOWEST * other <= clocks.ttft <= FASTEST * other for other in others):
+        return []
+    said = " and ".join(f"{other * 1e3:.1f} ms" for other in others)
+    return [
+        f"vLLM gives {clocks.ttft * 1e3:.1f} ms to the first token of requests that took {said} "
+        f"by the clocks of the host and the GPU: its metric cannot be believed here."
+    ]
 
 
 def advice(record: Record) -> list[str]:
@@ -99,6 +116,9 @@ def advice(record: Record) -> list[str]:
             f"Times were still falling after {header.warm_up} samples of warm-up: run it again."
         )
     found += gpu_trust.advice(record)
+    void = [reason for result in record.cells.values() for reason in result.void]
+    if void:
+        found.append(f"{len(void)} samples were void and taken again, the first because {void[0]}.")
     late = sum(result.ended is Ended.TIME for result in record.cells.values())
     if late:
         found.append(

@@ -150,6 +150,25 @@ def model(llm: Any) -> Any:
     return descend(worker, "Worker", "model_runner", "model")
 
 
+def host_memory_is_pinned(llm: Any) -> bool | None:
+    """Whether the GPU can reach the offloaded chunks without a copy; None where nothing can be.
+
+    Asked of the memory itself, on every rank: vLLM only warns when `cudaHostRegister` fails.
+    """
+    found: list[bool | None] = descend(llm, "LLM", "collective_rpc")(_pinned_here)
+    return None if None in found else all(found)
+
+
+def _pinned_here(_worker: Any) -> bool | None:
+    """The same, for the rank that this runs in."""
+    state = "vllm.distributed.kv_transfer.kv_transfer_state"
+    group = lookup(state, "get_kv_transfer_group")()
+    worker = descend(group, "OffloadingConnector", "connector_worker", "worker")
+    if not hasattr(worker, "_load_handler"):  # ours for the CPU
+        return None
+    return all(tensor.is_pinned() for tensor in worker._load_handler.src_tensors)
+
+
 # The scheduler's part alone, without an engine: what the micro-benchmarks time.
 
 

@@ -13,7 +13,9 @@ import sweep_table
 from harness import engine, protocol, vllm_names
 from harness.cells import Cell
 from harness.engine import Engine
+from harness.errors import FixcostError
 from harness.profiles import PROFILES
+from harness.protocol import VoidSampleError
 from harness.vocabulary import Alignment, Offset, Scenario
 
 TINY = PROFILES["cpu-tiny"]
@@ -40,26 +42,64 @@ def test_what_is_read_back(running: Engine) -> None:
     }
 
 
-def test_log_probabilities_are_those_that_vllm_reports(running: Engine) -> None:
-    """The tap on the logits against the official, slow way, for several lengths."""
+def test_log_probabilities_are_those_that_vllm_reports(
+    running: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tap on the logits against the official, slow way, which several ranks must take."""
     import torch
-    from vllm import SamplingParams, TokensPrompt
 
-    asked = SamplingParams(
-        max_tokens=2, temperature=0.0, ignore_eos=True, detokenize=False, logprobs=-1
-    )
     for length in (127, 300):
         prompt = np.random.default_rng(length).integers(3, 512, length).tolist()
         running.evict(host=True)
         served = running.serve(prompt)
         running.evict(host=True)
-        request = TokensPrompt(prompt_token_ids=prompt)
+        monkeypatch.setattr(running, "_tapped", False)
         with torch.compiler.set_stance("force_eager"):  # else vLLM's ranking wants a C++ compiler
-            (output,) = running._llm.generate([request], asked, use_tqdm=False)
-        official = [output.outputs[0].logprobs[0][token].logprob for token in range(512)]
-        np.testing.assert_allclose(served.logprobs, official, atol=1e-5)
-        assert served.tokens == tuple(output.outputs[0].token_ids)
-        assert served.tokens[0] == int(np.argmax(official))
+            official = running.serve(prompt)
+        monkeypatch.setattr(running, "_tapped", True)
+        assert official.tokens == served.tokens
+        assert official.logprobs.shape == (512,)
+        np.testing.assert_allclose(served.logprobs, official.logprobs, atol=1e-5)
+        assert served.tokens[0] == int(np.argmax(official.logprobs))
+
+
+def test_host_memory_of_a_cpu_is_not_pinned(running: Engine) -> None:
+    assert running.pinned is None
+
+
+def test_engine_that_fails_is_one_sentence(
+    running: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    def fail(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    monkeypatch.setattr(running._llm, "generate", fail)
+    with pytest.raises(FixcostError, match="The engine failed: The GPU has too little free mem"):
+        running.serve([3, 4, 5])
+
+
+def test_stores_that_do_not_land_make_a_sample_void(
+    running: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "stored_bytes", lambda: 0)
+    with pytest.raises(VoidSampleError, match="nothing of the earlier request was stored"):
+        protocol.take(running, BOUNDARY, 1, 0)
+
+
+def test_reload_that_is_none_makes_a_sample_void(
+    running: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evict = running.evict
+
+    def keep(*, host: bool = False) -> None:
+        if host:
+            evict(host=True)
+
+    monkeypatch.setattr(running, "evict", keep)  # so that reload arms find the device cache full
+    with pytest.raises(VoidSampleError, match="tokens cached and moved 0 bytes from host memory"):
+        protocol.take(running, BOUNDARY, 1, 0)
 
 
 def test_same_draw_is_the_same_and_others_differ(running: Engine) -> None:
@@ -122,6 +162,7 @@ def test_engine_leaves_no_thread_and_no_process() -> None:
 import json, multiprocessing, threading
 from harness import engine
 from harness.profiles import PROFILES
+from harness.protocol import VoidSampleError
 before = {thread.name for thread in threading.enumerate()}
 with engine.start(PROFILES["cpu-tiny"]) as running:
     running.serve(list(range(3, 20)))
@@ -142,6 +183,7 @@ def test_cache_mode_all_gives_the_tokens_of_no_cache_at_all(running: Engine) -> 
 import json, os, sys
 from harness import profiles
 from harness.profiles import PROFILES
+from harness.protocol import VoidSampleError
 os.environ.update(profiles.engine_environment(PROFILES["cpu-tiny"]))
 from vllm import LLM, SamplingParams, TokensPrompt
 arguments = profiles.engine_arguments(PROFILES["cpu-tiny"])
