@@ -25,8 +25,10 @@ NOT_SUPPORTED, NO_PERMISSION, GPU_IS_LOST, UNKNOWN, NOT_FOUND = 3, 4, 15, 999, 1
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    return Driver(tmp_path_factory.mktemp("driver"))
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    loaded = Driver(tmp_path_factory.mktemp("driver"))
+    yield loaded
+    loaded.close()
 
 
 @pytest.fixture

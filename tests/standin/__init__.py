@@ -4,6 +4,8 @@ import ctypes
 import subprocess
 from pathlib import Path
 
+import pynvml
+
 from harness import nvml
 
 _SOURCE = Path(__file__).with_name("nvml.c")
@@ -31,18 +33,34 @@ class StandInGpu(ctypes.Structure):
     ]
 
 
+def compile_driver(folder: Path) -> Path:
+    """The library, under the name that the real bindings look for."""
+    path = folder / "libnvidia-ml.so.1"
+    command = ("gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror")
+    subprocess.run([*command, "-o", path, _SOURCE], check=True)
+    return path
+
+
 class Driver:
-    """The library, compiled and loaded; its name makes the real bindings find it."""
+    """The library, loaded in place of the driver's until `close`."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / "libnvidia-ml.so.1"
-        command = ("gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror")
-        named = ("-Wl,-soname,libnvidia-ml.so.1", "-o", path, _SOURCE)
-        subprocess.run([*command, *named], check=True)
-        self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        self._library = ctypes.CDLL(str(compile_driver(folder)))
+        self._real = pynvml.nvmlLib
+        self._put(self._library)
         self._advance = self._library.standin_advance
         self._advance.argtypes = [ctypes.c_int, ctypes.c_double]
         self.gpus = (StandInGpu * _GPUS).in_dll(self._library, "gpus")
+
+    def close(self) -> None:
+        """Give the bindings back what they had."""
+        self.reset(0)
+        self._put(self._real)
+
+    def _put(self, library: ctypes.CDLL | None) -> None:
+        pynvml.nvmlLib = library
+        pynvml._nvmlGetFunctionPointer_cache.clear()
+        nvml.names.cache_clear()
 
     def reset(self, count: int) -> None:
         """So many sound GPUs at time 0, whose counters move every 100 ms; 0 unloads the driver."""
