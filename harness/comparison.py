@@ -38,6 +38,8 @@ class Side:
     reload_bytes: int
     control_caught: bool
     """Whether the known corruption was seen here, or there is none to see."""
+    blind: bool = False
+    """Whether this code leaves nothing at this boundary for the known corruption to show."""
     energy: dict[str, Estimate] = field(default_factory=dict)
     """Those of `energy.METRICS` that were measured, over their windows."""
 
@@ -227,6 +229,8 @@ def _between_all(cells: Sequence[Cell], *sides: Benchmarks) -> Between | None:
 
 def _side(cell: Cell, stored: Benchmarks) -> Side:
     times = points.kept(stored, "ttft", Arm.RELOAD_SHIPPED, cell).samples
+    both = (Arm.RELOAD_ALIGNED, Arm.RELOAD_UNALIGNED)
+    recomputed = [points.kept(stored, "recomputed_tokens", arm, cell).value for arm in both]
     return Side(
         verdict=_verdict(stored, Arm.RELOAD_SHIPPED, cell),
         ttft=estimate.median(times) if times else None,
@@ -234,6 +238,7 @@ def _side(cell: Cell, stored: Benchmarks) -> Side:
         reload_bytes=_number(stored, "reload_bytes", cell),
         control_caught=not cell.is_exact_boundary
         or _verdict(stored, Arm.RELOAD_UNALIGNED, cell) is not Verdict.EQUAL,
+        blind=cell.is_exact_boundary and recomputed[0] == recomputed[1],
         energy=points.energy_of(stored, Arm.RELOAD_SHIPPED, cell),
     )
 

@@ -31,6 +31,7 @@ def of_comparison(comparison: Comparison) -> str:
     base_wrong = [row.cell for row in rows if row.base.verdict is Verdict.WRONG]
     fix_wrong = [row.cell for row in rows if row.fix.verdict is Verdict.WRONG]
     missed = [row.cell for row in rows if not (row.base.control_caught and row.fix.control_caught)]
+    blind = [row.cell for row in rows if row.base.blind or row.fix.blind]
     return " ".join(
         part
         for part in (
@@ -40,7 +41,7 @@ def of_comparison(comparison: Comparison) -> str:
             cost,
             noise,
             between,
-            _control(missed, cells),
+            _control(missed, cells, blind),
             energy,
             left_out,
         )
@@ -58,8 +59,9 @@ def of_record(record: Record) -> str:
         wrong = _wrong_cells(record, Arm.RELOAD_SHIPPED)
         caught = _wrong_cells(record, Arm.RELOAD_UNALIGNED)
         missed = [c for c in cells if c.is_exact_boundary and c not in caught]
+        blind = [c for c in missed if c.scenario in oracle.blind_scenarios]
         about_output = " ".join((_outputs(name, wrong, cells), *_unexpected(record)))
-        about_control = f"{_control(missed, cells)} {_margins(oracle)}"
+        about_control = f"{_control(missed, cells, blind)} {_margins(oracle)}"
     else:
         about_output = _cannot_tell(name, oracle.blind)
         about_control = ""
@@ -231,11 +233,20 @@ def _cost(ratios: Ratios) -> str:
     return " ".join(sentences)
 
 
-def _control(missed: Collection[Cell], cells: Collection[Cell]) -> str:
+def _control(missed: Collection[Cell], cells: Collection[Cell], blind: Collection[Cell]) -> str:
+    boundaries = [cell for cell in cells if cell.is_exact_boundary]
+    if blind and set(boundaries) != set(blind):
+        scenarios = listed(list(dict.fromkeys(cell.scenario.value for cell in blind)))
+        others = [cell for cell in cells if cell not in blind]
+        return (
+            f"Scenario {scenarios} is BLIND here: with what this code stores, the unaligned arm "
+            f"restores nothing else than the aligned one. Apart from that: "
+            f"{_control([cell for cell in missed if cell not in blind], others, [])}"
+        )
     if missed:
         named = listed([cell.label for cell in missed])
         return f"The known corruption went UNSEEN in {named}: this run could not see the bug there."
-    if not any(cell.is_exact_boundary for cell in cells):
+    if not boundaries:
         return "No exact boundary was measured, so this run could not see the bug."
     return "The known corruption was caught at every exact boundary, so this run could see the bug."
 

@@ -14,7 +14,7 @@ import msgspec
 from harness.cells import Cell
 from harness.errors import FixcostError
 from harness.files import write_atomically
-from harness.vocabulary import Arm, Ended
+from harness.vocabulary import Arm, Ended, Scenario
 
 SCHEMA = 2
 HEADER = "sweep.json"
@@ -155,6 +155,8 @@ class Oracle:
     """Whether a different token is wrong too: at low precision rounding alone flips tokens."""
     blind: str
     """Why no verdict can be given, or "" if it can."""
+    blind_scenarios: list[Scenario] = field(default_factory=list)
+    """Those in which the code under test leaves nothing for the known corruption to show."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import numpy as np
 
 from harness.cells import Cell
 from harness.errors import FixcostError
-from harness.record import ArmResult, CellResult, Oracle, Provenance, Record
-from harness.vocabulary import Arm
+from harness.record import ArmResult, CellResult, Oracle, Provenance, Record, Sample
+from harness.vocabulary import Arm, Scenario
 
 RESOLUTION = 8 * 2.0**-23
 """Nats that rounding alone can move a log-probability: float32, at a size of up to 8 nats. The
@@ -53,8 +53,10 @@ def derive(results: Iterable[CellResult], provenance: Provenance) -> Oracle:
     floor = float(np.quantile(device, 0.9))
     threshold = MARGIN * max(floor, RESOLUTION)
     correct = device + _drifts([r for r in results if not r.cell.is_exact_boundary], list(Arm))
-    boundaries = [result for result in results if result.cell.is_exact_boundary]
-    weakest = min(_drifts(boundaries, [Arm.RELOAD_UNALIGNED]), default=math.inf)
+    corrupted = [
+        sample.arms[Arm.RELOAD_UNALIGNED].logprob_drift for _, sample in _corrupted(results)
+    ]
+    weakest = min(corrupted, default=math.inf)
     overlap = (
         f"at {precision} the known corruption moves the output by as little as {weakest:.2g} nats, "
         f"and rounding alone by {floor:.2g}"
@@ -67,6 +69,7 @@ def derive(results: Iterable[CellResult], provenance: Provenance) -> Oracle:
         weakest=weakest,
         tokens_count=exact,
         blind="" if exact or weakest > threshold else overlap,
+        blind_scenarios=_blind_scenarios(results),
     )
 
 
@@ -105,30 +108,58 @@ def check_boundaries(cells: Iterable[Cell]) -> None:
 def check_control(record: Record) -> None:
     """Refuse a record that could not have seen the bug.
 
+    Scenarios that are blind are left to the others.
+
     Raises:
         FixcostError: the unaligned arm at an exact boundary did not drift beyond the threshold in
-            every sample, or no exact boundary was measured.
+            every sample, every scenario is blind, or no exact boundary was measured.
     """
     check_boundaries(record.cells)
     oracle = oracle_of(record)
     if oracle.blind:
         return
-    boundaries = [result for cell, result in record.cells.items() if cell.is_exact_boundary]
+    corrupted = _corrupted(record.cells.values())
+    if not corrupted:
+        raise FixcostError(
+            "The negative control failed: at no exact boundary does the unaligned arm restore "
+            "anything else than the aligned one, so this run could not have seen the bug."
+        )
     unseen = [
-        (result.cell, sample.index)
-        for result in boundaries
-        for sample in result.samples
+        (cell, sample.index)
+        for cell, sample in corrupted
         if sample.arms[Arm.RELOAD_UNALIGNED].logprob_drift <= oracle.threshold
     ]
     if unseen:
         cell, index = unseen[0]
-        total = sum(len(result.samples) for result in boundaries)
         raise FixcostError(
             f"The negative control failed: the known corruption went unseen in {len(unseen)} of "
-            f"{total} samples, first in sample {index} of [{cell.label}], so this run could not "
-            f"have seen the bug (noise floor {oracle.floor:.2g} nats, threshold "
+            f"{len(corrupted)} samples, first in sample {index} of [{cell.label}], so this run "
+            f"could not have seen the bug (noise floor {oracle.floor:.2g} nats, threshold "
             f"{oracle.threshold:.2g})."
         )
+
+
+def _corrupted(results: Iterable[CellResult]) -> list[tuple[Cell, Sample]]:
+    """The samples that hold the known corruption.
+
+    At an exact boundary the unaligned arm restores one token more than is right, unless the code
+    under test has stored nothing there that it could restore (vLLM from 0.30 on, in `repeat`).
+    """
+    return [
+        (result.cell, sample)
+        for result in results
+        if result.cell.is_exact_boundary
+        for sample in result.samples
+        if sample.arms[Arm.RELOAD_UNALIGNED].cached_tokens
+        != sample.arms[Arm.RELOAD_ALIGNED].cached_tokens
+    ]
+
+
+def _blind_scenarios(results: Iterable[CellResult]) -> list[Scenario]:
+    results = list(results)
+    seeing = {cell.scenario for cell, _ in _corrupted(results)}
+    measured = {result.cell.scenario for result in results if result.cell.is_exact_boundary}
+    return [one for one in Scenario if one in measured - seeing]
 
 
 def _drifts(results: Iterable[CellResult], arms: Iterable[Arm]) -> list[float]:

@@ -273,6 +273,11 @@ def replace_kernels(mixer: str, *kernels: Callable[..., Any]) -> None:
         setattr(importlib.import_module(mixer), kernel.__name__, kernel)
 
 
+def keeps_checkpoints() -> bool:
+    """Whether the Mamba-2 mixer keeps states from the midst of a prefill (from 0.32 on)."""
+    return hasattr(lookup(MAMBA2_MIXER), "store_prefill_checkpoint")
+
+
 def original_kernel(name: str) -> Any:
     """vLLM's own kernel of this name, as it was before it was replaced."""
     return _originals[name]

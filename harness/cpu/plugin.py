@@ -16,6 +16,7 @@ def register() -> None:
     if not vllm_names.runs_on_cpu():
         return
     from harness.cpu import mamba1
+    from harness.cpu.checkpoint import store_prefill_checkpoint
     from harness.cpu.conv import causal_conv1d_fn, causal_conv1d_update
     from harness.cpu.scan import mamba_chunk_scan_combined_varlen
     from harness.cpu.update import selective_state_update
@@ -27,6 +28,8 @@ def register() -> None:
         mamba_chunk_scan_combined_varlen,
         selective_state_update,
     )
+    if vllm_names.keeps_checkpoints():
+        vllm_names.replace_kernels(vllm_names.MAMBA2_MIXER, store_prefill_checkpoint)
     vllm_names.replace_kernels(
         vllm_names.MAMBA1_MIXER,
         causal_conv1d_fn,
