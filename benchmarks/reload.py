@@ -10,6 +10,7 @@ from benchmarks.common import (
     CELL_PARAMS,
     Swept,
     check_output,
+    header_of,
     judge,
     read,
     read_metered,
@@ -191,15 +192,16 @@ class Start(Swept):
 class Run(Swept):
     """The sweep as a whole."""
 
+    def setup(self, place: Path) -> None:
+        self.header = header_of(place)
+
     def track_faults(self, place: Path) -> dict[str, object]:
         """Reasons not to trust any figure of this run; `fixcost report` names them."""
         return with_samples([float(len(trust.faults(record.read(place))))])
 
-    def track_identity(self, place: Path) -> dict[str, object]:
+    def track_identity(self, _place: Path) -> dict[str, object]:
         """A number that stands for what was run: only runs with the same one can be compared."""
-        header = record.read_header(place)
-        assert header is not None
-        return with_samples([float(numbers.identity(header))])
+        return with_samples([float(numbers.identity(self.header))])
 
     track_faults.unit, track_identity.unit = "faults", "checksum"  # type: ignore[attr-defined]
     track_faults.version = track_identity.version = "1"  # type: ignore[attr-defined]

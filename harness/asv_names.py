@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from asv import config, environment, machine, results, step_detect, util
+from asv.commands.publish import Publish
 from asv.console import log
 from asv.graph import Graph
 from asv.publishing import OutputPublisher as OutputPublisher
 from asv.util import UserError as UserError
 
+from harness import git
 from harness.errors import FixcostError
 
 RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -271,6 +273,22 @@ def without_value(benchmarks: Any, graphs: Any) -> dict[str, set[tuple[str, int 
             elif newest is not None:
                 missing |= {(name, i) for i, value in enumerate(newest) if value is None}
     return found
+
+
+def publish_also(branch: str) -> None:
+    """Let `asv publish` give a branch graphs of its own, where the repository has it.
+
+    In asv.conf.json it would be run by a bare `asv run` as well; and commits of no branch are put
+    on the graphs of all.
+    """
+    original = Publish.run.__func__
+
+    def run(cls: type, conf: Any, *arguments: Any, **options: Any) -> Any:
+        if branch not in conf.branches and git.commit_of(Path(conf.repo), f"refs/heads/{branch}"):
+            conf.branches = [*conf.branches, branch]
+        return original(cls, conf, *arguments, **options)
+
+    Publish.run = classmethod(run)
 
 
 def check_results(conf_path: Path, machine_name: str) -> None:

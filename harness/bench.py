@@ -50,7 +50,7 @@ def run(conf_path: Path, log: Path, more_starts: int = 0) -> Comparison:
     for start in range(1, more_starts + 1 if more_starts else 2):
         if more_starts:
             print(f"Start {start} of {more_starts} more of each branch.")
-        _logged(*arguments, folder=conf_path.parent, log=log)
+        logged(*arguments, folder=conf_path.parent, log=log)
     try:
         return comparison.load(conf_path, chosen.base, chosen.fix)
     except FixcostError as error:
@@ -70,7 +70,12 @@ def quiet(*arguments: str, folder: Path) -> None:
         raise FixcostError(f"asv {arguments[0]} failed: {asv_names.without_step(reason)}")
 
 
-def _logged(*arguments: str, folder: Path, log: Path) -> None:
+def logged(*arguments: str, folder: Path, log: Path) -> None:
+    """Run an asv command, print its steps and keep all that it says in `log`.
+
+    Raises:
+        FixcostError: asv stopped, or a benchmark said what the user must know.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "asv", *arguments]
     with (

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import places, profiles
+from harness import history_cli, places, profiles
 from harness.errors import PREFIX, FixcostError
+from harness.formats import AnswerFormat, Format, FormatOption
 
 if TYPE_CHECKING:
     from harness.comparison import Comparison
@@ -34,6 +34,7 @@ subject_app = typer.Typer(
     help="Choose the git repository whose commits are measured.", no_args_is_help=True
 )
 app.add_typer(subject_app, name="subject")
+app.add_typer(history_cli.app, name="history")
 
 ProfileOption = Annotated[
     str | None,
@@ -49,24 +50,6 @@ ModelOption = Annotated[
         envvar=profiles.MODEL_VARIABLE,
     ),
 ]
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-class AnswerFormat(StrEnum):
-    """How the answer on a pull request is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    MARKDOWN = "md"
-
-
-FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
 
 
 @app.command()

@@ -42,6 +42,11 @@ class Estimate:
         return self.low <= value <= self.high
 
 
+def exactly(value: float) -> Estimate:
+    """A figure that repeats exactly, such as a count."""
+    return Estimate(value, value, value, 1)
+
+
 def median(samples: Sequence[float]) -> Estimate:
     """The median of at least one sample."""
     outcome = stats.quantile_test(samples, q=float(np.median(samples)), p=0.5)

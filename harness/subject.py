@@ -9,9 +9,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import asv_conf, git, wheel
+from harness import asv_conf, git, release_commits, wheel
 from harness.errors import FixcostError
 from harness.fix_removal import SCHEDULER, without_fix
+from harness.releases import Release
 
 FOLDER = ".subject"
 BASE, FIX = "main", "fix-branch"
@@ -107,7 +108,8 @@ def create(folder: Path, site_packages: Path) -> Subject:
     """Make the embedded subject in `folder`, unless it is there already for this very wheel.
 
     Branch `fix-branch`, tagged as the release, is the wheel; its parent `main` is the wheel with
-    the fix taken out. The hashes depend on the wheel's Python files and version alone.
+    the fix taken out. The hashes depend on the wheel's Python files and version alone. Branch
+    `releases` has a commit for each release that is known.
 
     Raises:
         FixcostError: there is no wheel or no fix in it, or `folder` holds something else. What
@@ -117,6 +119,7 @@ def create(folder: Path, site_packages: Path) -> Subject:
     subject = Subject(folder.resolve(), BASE, FIX, release.tag)
     if folder.exists():
         if _is_current(subject, release):
+            release_commits.add_known(folder, _AUTHOR)
             return subject
         if not _is_untouched(folder):
             raise FixcostError(f"{folder} holds work that is not fixcost's: move it elsewhere.")
@@ -124,10 +127,21 @@ def create(folder: Path, site_packages: Path) -> Subject:
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
         made = Path(scratch, "new")
         _build(made, release)
+        release_commits.add_known(made, _AUTHOR)
         if folder.exists():
+            release_commits.carry_builds(folder, made)
             folder.rename(Path(scratch, "old"))
         made.rename(folder)
     return subject
+
+
+def add_build(subject: Subject, build: Release) -> None:
+    """Give a user's own build a commit in the embedded subject.
+
+    Raises:
+        FixcostError: git failed.
+    """
+    release_commits.add_build(subject.repository, _AUTHOR, build)
 
 
 def _build(folder: Path, release: wheel.Wheel) -> None:

@@ -37,6 +37,7 @@ from harness.power import meters as power_meters
 from harness.profiles import Profile
 from harness.protocol import VoidSampleError
 from harness.record import CellResult, Clocks, Header, Record, Sample
+from harness.vocabulary import CacheMode
 
 WARM_UP_LEAST, WARM_UP_MOST = 8, 40
 """Samples thrown away before the first cell, of the first and the last cell in turn."""
@@ -53,8 +54,9 @@ _CLOCK_INDEX, _CLOCKED = 3 << 20, 5
 
 
 def place_of(profile: Profile, version: str) -> Path:
-    """Where a sweep goes by default: its own place for each machine, commit, profile and model."""
-    own = "" if profile.model is None else f"-{Path(profile.model).name}"
+    """Where a sweep goes by default: a place for each machine, commit, profile, mode and model."""
+    own = "" if profile.cache_mode is CacheMode.ALL else f"-{profile.cache_mode}"
+    own += "" if profile.model is None else f"-{Path(profile.model).name}"
     return places.SWEEPS / platform.node() / version / f"{profile.name}{own}"
 
 

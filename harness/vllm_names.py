@@ -8,12 +8,12 @@ raises `FixcostError` with the versions that fixcost is known to work with. This
 import importlib
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, get_args
 
 from harness.errors import FixcostError
 from harness.record import Group
 
-SUPPORTED_VERSIONS = "0.28 to 0.31"
+SUPPORTED_VERSIONS = "0.27 to 0.32"
 OFFLOADING_SCHEDULER = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler"
 
 
@@ -63,6 +63,11 @@ def installed_version() -> str | None:
         except metadata.PackageNotFoundError:
             continue
     return None
+
+
+def cache_modes() -> tuple[str, ...]:
+    """What `mamba_cache_mode` can be: "all" until 0.31, "align" and "none"."""
+    return get_args(lookup("vllm.config.cache", "MambaCacheMode"))
 
 
 # The engine: what has to be read or switched between two requests of one engine.

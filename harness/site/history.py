@@ -68,7 +68,7 @@ def _wrong_cells(stored: Benchmarks) -> Estimate | None:
     shipped = [one for (arm, _), one in points.of(stored).items() if arm is Arm.RELOAD_SHIPPED]
     if not shipped:
         return None
-    return _exactly(sum(one.verdict is Verdict.WRONG for one in shipped))
+    return estimate.exactly(sum(one.verdict is Verdict.WRONG for one in shipped))
 
 
 def _fix_cost(stored: Benchmarks) -> Estimate | None:
@@ -111,8 +111,4 @@ def _mean(stored: Benchmarks, metric: str, scale: float) -> Estimate | None:
         if arm is Arm.RELOAD_SHIPPED and cell.is_exact_boundary
         if (value := getattr(one, metric)) is not None
     ]
-    return _exactly(scale * sum(values) / len(values)) if values else None
-
-
-def _exactly(value: float) -> Estimate:
-    return Estimate(value, value, value, 1)
+    return estimate.exactly(scale * sum(values) / len(values)) if values else None

@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from harness import asv_names, places
+from harness import asv_names, places, release_commits
 from harness.asv_names import OutputPublisher, UserError
 from harness.errors import FixcostError
+
+asv_names.publish_also(release_commits.BRANCH)
 
 
 class FixCostPages(OutputPublisher):  # type: ignore[misc]
