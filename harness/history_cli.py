@@ -64,5 +64,6 @@ def show(form: FormatOption = Format.TABLE) -> None:
         return
     console = report.console()
     for machine, lines in found.items():
-        console.print(release_tables.of(machine, lines))
+        for table in release_tables.of(machine, lines):
+            console.print(table)
     console.print(release_tables.LEGEND if found else "No release is measured: `make history`.")

@@ -17,6 +17,8 @@ from harness import (
     estimate,
     git,
     points,
+    release_commits,
+    release_tables,
     runs,
     subject,
 )
@@ -27,7 +29,7 @@ from harness.estimate import Estimate
 from harness.files import write_atomically
 from harness.points import Benchmarks, Point
 from harness.runs import Run
-from harness.site import history, pictures
+from harness.site import history, pictures, releases_page
 from harness.subject import Subject
 from harness.verdict import Verdict
 from harness.vocabulary import REPORTED_ARMS, Scenario
@@ -127,6 +129,7 @@ def write(conf_path: Path, html: Path) -> None:
     first = page.render(page=shown[0] if shown else None, **common)
     write_atomically(html / "index.html", first.encode())
     _write_history(conf_path, chosen, html, templates.get_template("history.html"), common)
+    _write_releases(conf_path, html, templates.get_template("releases.html"), common)
     write_atomically(html / "fixcost.css", (_HERE / "templates" / "fixcost.css").read_bytes())
     data = {one.machine: one.comparison for one in shown}
     write_atomically(html / "fix-cost.json", msgspec.json.encode(data))
@@ -228,8 +231,10 @@ def _write_history(
     common: Mapping[str, object],
 ) -> None:
     shown = {}
+    elsewhere = set(release_commits.all_of(chosen.repository).values())
     for machine in asv_names.machines(conf_path):
-        commits = _labelled(chosen, asv_names.measured(conf_path, machine))
+        measured = asv_names.measured(conf_path, machine)
+        commits = _labelled(chosen, [one for one in measured if one.commit not in elsewhere])
         stored: dict[str, Benchmarks] = {
             label: asv_names.stored(conf_path, machine, commit) for label, commit in commits.items()
         }
@@ -238,6 +243,18 @@ def _write_history(
             for one in history.series(stored)
         ]
     write_atomically(html / "history.html", template.render(shown=shown, **common).encode())
+
+
+def _write_releases(
+    conf_path: Path, html: Path, template: jinja2.Template, common: Mapping[str, object]
+) -> None:
+    page = template.render(
+        shown=releases_page.shown(conf_path),
+        scenarios=list(Scenario),
+        legend=release_tables.LEGEND,
+        **common,
+    )
+    write_atomically(html / "releases.html", page.encode())
 
 
 def _labelled(chosen: Subject, commits: Sequence[Measured]) -> dict[str, str]:

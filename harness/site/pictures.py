@@ -19,6 +19,7 @@ from harness.comparison import Comparison, Row
 from harness.estimate import Estimate, ratio
 from harness.points import Point
 from harness.site.history import Series
+from harness.site.release_series import Metric
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, Offset, Scenario
 
@@ -41,6 +42,10 @@ MARKS = {
     Arm.RELOAD_UNALIGNED: "v",
 }
 BAND = "#e69f00"
+_KINDS_OF_MARK = {
+    "wrong": {"color": "#d55e00", "ms": 11, "mew": 2.5},
+    "change": {"mfc": "none", "mec": BAND, "ms": 13, "mew": 2},
+}
 _SETTINGS = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -189,6 +194,34 @@ def history(series: Series) -> Figure:
     return figure
 
 
+def releases(metric: Metric) -> Figure:
+    """One metric over releases, a curve for each mode and scenario, side by side where they meet.
+
+    Crosses mark wrong output, rings a new level.
+    """
+    with rc_context(_SETTINGS):
+        figure, (axes,) = _figure(8.4, 3.2)
+        for index, curve in enumerate(metric.curves):
+            arm = list(COLOURS)[index]
+            shift = (index - (len(metric.curves) - 1) / 2) * 0.06
+            drawn = [(x + shift, one) for x, one in enumerate(curve.values) if one is not None]
+            name = f"releases-{metric.key}-{curve.mode}-{curve.scenario}"
+            _marked(axes, drawn, arm, name, label=curve.name)
+            for kind, places in (("wrong", curve.wrong), ("change", curve.changes)):
+                known = [(x, one) for x in places if (one := curve.values[x]) is not None]
+                for x, one in known:
+                    (mark,) = axes.plot([x + shift], [one.value], "x" if kind == "wrong" else "o")
+                    mark.set(**_KINDS_OF_MARK[kind])
+                    mark.set_gid(f"{name}-{kind}-{x}")
+        axes.set_xticks(range(len(metric.releases)))
+        axes.set_xticklabels(metric.releases)
+        axes.set_xlim(-0.5, len(metric.releases) - 0.5)
+        axes.set_ylabel(metric.unit)
+        _from_zero(axes)
+        figure.legend(fontsize=8, ncols=4, loc="outside upper center")
+    return figure
+
+
 def as_svg(figure: Figure, title: str) -> str:
     """The picture as an SVG element for a page, its ink that of the text around it.
 
@@ -232,7 +265,7 @@ def _from_zero(axes: Axes) -> None:
 
 def _marked(
     axes: Axes,
-    drawn: Sequence[tuple[int, Estimate]],
+    drawn: Sequence[tuple[float, Estimate]],
     arm: Arm,
     name: str,
     *,
