@@ -9,7 +9,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LOCK := requirements/cpu.lock
 IN_VENV := .venv/bin/python -m
 
-.PHONY: help setup bench dashboard test validate vendor lint format lock clean
+.PHONY: help setup bench dashboard history test validate vendor lint format lock clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,9 @@ bench: .venv/complete ## Measure both branches and say what the fix costs
 
 dashboard: .venv/complete ## Publish what was measured, serve it and print its address
 	@.venv/bin/fixcost dashboard
+
+history: .venv/complete ## Measure every known vLLM release that is not measured yet (20 minutes)
+	@.venv/bin/fixcost history add
 
 test: .venv/complete lint ## Run every check and every test
 	$(IN_VENV) pytest --benchmark-disable

@@ -14,6 +14,7 @@ from harness.comparison import Comparison, NothingStoredError
 from harness.errors import FixcostError
 from harness.outcomes import CellOutcome, Outcome
 from harness.report import as_json as encode
+from harness.vocabulary import CacheMode
 from harness.wording import listed, percent, times
 
 FINE, REGRESSION, NOTHING_MEASURED = 0, 1, 3
@@ -63,17 +64,23 @@ def parse_budget(text: str | None) -> float | None:
     return limit
 
 
-def collect(conf_path: Path, base: str, fix: str, budget: float | None = None) -> Answer:
-    """Compare two commits of the subject on this machine.
+def collect(
+    conf_path: Path,
+    base: str,
+    fix: str,
+    budget: float | None = None,
+    mode: CacheMode = CacheMode.ALL,
+) -> Answer:
+    """Compare two commits of the subject on this machine, both measured in one cache mode.
 
     Raises:
         FixcostError: a name is unknown, both are one commit, they were measured with different
             models, or what is stored is damaged.
     """
-    found = comparison.outcomes(conf_path, base, fix)
+    found = comparison.outcomes(conf_path, base, fix, mode)
     compared, reason = None, ""
     try:
-        compared = comparison.load(conf_path, base, fix)
+        compared = comparison.load(conf_path, base, fix, mode)
     except NothingStoredError as error:
         reason = str(error)
     return Answer(base, fix, found, compared, reason, _beyond(found, budget), budget)

@@ -275,17 +275,21 @@ def without_value(benchmarks: Any, graphs: Any) -> dict[str, set[tuple[str, int 
     return found
 
 
-def publish_also(branch: str) -> None:
-    """Let `asv publish` give a branch graphs of its own, where the repository has it.
+def publish_also(*refs: str) -> None:
+    """Let `asv publish` give further branches graphs of their own, where the repository has them.
 
-    In asv.conf.json it would be run by a bare `asv run` as well; and commits of no branch are put
-    on the graphs of all.
+    In asv.conf.json they would be run by a bare `asv run` as well; and asv puts what is tagged and
+    on no branch on the graphs of all.
+
+    Args:
+        refs: branches by their full names, or what their names begin with.
     """
     original = Publish.run.__func__
 
     def run(cls: type, conf: Any, *arguments: Any, **options: Any) -> Any:
-        if branch not in conf.branches and git.commit_of(Path(conf.repo), f"refs/heads/{branch}"):
-            conf.branches = [*conf.branches, branch]
+        listing = ("for-each-ref", "--format=%(refname:lstrip=2)", *refs)
+        further = git.lines(Path(conf.repo), *listing) if Path(conf.repo).is_dir() else []
+        conf.branches = list(dict.fromkeys([*conf.branches, *further]))
         return original(cls, conf, *arguments, **options)
 
     Publish.run = classmethod(run)

@@ -13,6 +13,7 @@ from rich.text import Text
 from harness import history_cli, places, profiles
 from harness.errors import PREFIX, FixcostError
 from harness.formats import AnswerFormat, Format, FormatOption
+from harness.vocabulary import CacheMode
 
 if TYPE_CHECKING:
     from harness.comparison import Comparison
@@ -85,6 +86,9 @@ def compare(
         str | None,
         typer.Option(help="How much longer the first token may take in any cell: ttft=1.5."),
     ] = None,
+    cache_mode: Annotated[
+        CacheMode, typer.Option(help="The Mamba cache mode in which both were measured.")
+    ] = CacheMode.ALL,
 ) -> None:
     """Say what changed between two measured commits, by default the subject's two branches.
 
@@ -96,7 +100,7 @@ def compare(
     limit = answer.parse_budget(budget)
     chosen = subject.current(places.ASV_CONF)
     names = (base or chosen.base, fix or chosen.fix)
-    found = answer.collect(places.ASV_CONF, *names, limit)
+    found = answer.collect(places.ASV_CONF, *names, limit, cache_mode)
     if form is AnswerFormat.MARKDOWN:
         print(answer.markdown(found))
     elif form is AnswerFormat.JSON:

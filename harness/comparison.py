@@ -13,7 +13,7 @@ from harness.outcomes import CellOutcome
 from harness.points import NOTHING, Benchmarks
 from harness.starts import Between
 from harness.verdict import Verdict
-from harness.vocabulary import Arm
+from harness.vocabulary import Arm, CacheMode
 
 _FAULTS = "reload.Run.track_faults"
 _IDENTITY = "reload.Run.track_identity"
@@ -84,22 +84,25 @@ class Comparison:
     """Why the run of the commit with the fix has no energy, or not all of it."""
 
 
-def load(conf_path: Path, base: str, fix: str) -> Comparison:
+def load(conf_path: Path, base: str, fix: str, mode: CacheMode = CacheMode.ALL) -> Comparison:
     """Compare two commits of the subject on this machine.
 
     Args:
         conf_path: asv.conf.json.
         base: a branch, tag or hash of the subject: the commit without the fix.
         fix: the commit with it.
+        mode: the Mamba cache mode in which both were measured.
 
     Raises:
         FixcostError: a name is unknown, one of the two was not measured here, they were measured
             with different models or machines, or what is stored is damaged.
     """
-    return of_machine(conf_path, asv_names.registered_machine(), base, fix)
+    return of_machine(conf_path, asv_names.registered_machine(), base, fix, mode)
 
 
-def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Comparison:
+def of_machine(
+    conf_path: Path, machine: str | None, base: str, fix: str, mode: CacheMode = CacheMode.ALL
+) -> Comparison:
     """Compare two commits on a machine of asv's; raises like `load`."""
     repository = subject.current(conf_path).repository
     commits = [_commit(repository, name) for name in (base, fix)]
@@ -107,7 +110,7 @@ def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Com
         raise FixcostError(f"{base} and {fix} are the same commit: there is nothing to compare.")
     measured = []
     for name, commit in zip((base, fix), commits, strict=True):
-        stored = asv_names.stored(conf_path, machine, commit) if machine else {}
+        stored = _stored(conf_path, machine, commit, mode)
         cells = _measured_cells(stored)
         if not cells:
             raise NothingStoredError(
@@ -125,7 +128,7 @@ def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Com
             f"processor: measure both anew (`fixcost bench`)."
         )
     rows = [_row(cell, before, after) for cell in base_cells if cell in shared]
-    run = runs.read(conf_path, machine, commits[1]) if machine else None
+    run = runs.read(conf_path, machine, commits[1], mode) if machine else None
     return Comparison(
         base=base,
         fix=fix,
@@ -141,7 +144,9 @@ def of_machine(conf_path: Path, machine: str | None, base: str, fix: str) -> Com
     )
 
 
-def outcomes(conf_path: Path, base: str, fix: str) -> list[CellOutcome]:
+def outcomes(
+    conf_path: Path, base: str, fix: str, mode: CacheMode = CacheMode.ALL
+) -> list[CellOutcome]:
     """What became of each cell between two commits on this machine, also where one failed.
 
     Raises:
@@ -151,9 +156,14 @@ def outcomes(conf_path: Path, base: str, fix: str) -> list[CellOutcome]:
     found, killed = [], []
     for name in (base, fix):
         commit = _commit(repository, name)
-        found.append(asv_names.stored(conf_path, machine, commit) if machine else {})
-        killed.append(machine is not None and runs.was_killed(conf_path, machine, commit))
+        found.append(_stored(conf_path, machine, commit, mode))
+        killed.append(machine is not None and runs.was_killed(conf_path, machine, commit, mode))
     return cell_outcomes.of(found[0], found[1], (killed[0], killed[1]))
+
+
+def _stored(conf_path: Path, machine: str | None, commit: str, mode: CacheMode) -> Benchmarks:
+    stored = asv_names.stored(conf_path, machine, commit) if machine else {}
+    return points.in_mode(stored, mode)
 
 
 def _commit(repository: Path, name: str) -> str:

@@ -1,5 +1,6 @@
 """The command line of the history: `fixcost history`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -67,3 +68,14 @@ def show(form: FormatOption = Format.TABLE) -> None:
         for table in release_tables.of(machine, lines):
             console.print(table)
     console.print(release_tables.LEGEND if found else "No release is measured: `make history`.")
+
+
+@app.command()
+def plot(
+    out: Annotated[Path, typer.Argument(help="A folder for the pictures.")] = Path("pictures"),
+) -> None:
+    """Write the pictures of the releases as SVG and PNG."""
+    from harness.site import plotting
+
+    for path in plotting.write_releases(places.ASV_CONF, out):
+        print(path)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from harness import (
     midsize,
     profiles,
     protocol,
+    release_table,
     releases,
     sweep,
     trust,
@@ -288,7 +290,11 @@ def test_release_has_the_attributes_and_metrics_that_we_read(version: str) -> No
 
 def test_digest_that_differs_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setitem(releases.DIGESTS, "0.30.0", "0" * 64)
+    table = release_table.read()
+    others = [one for one in table.releases if one.version != "0.30.0"]
+    wrong = release_table.Known("0.30.0", datetime.now(UTC), "0" * 64)
+    changed = release_table.Table([*others, wrong], table.impossible)
+    monkeypatch.setattr(release_table, "read", lambda: changed)
     with pytest.raises(FixcostError, match=r"0\.30\.0 cannot be had: its digest is not the one"):
         releases.fetch("0.30.0")
-    assert releases.fetched("0.30.0") is None
+    assert releases.unpacked("0.30.0") is None

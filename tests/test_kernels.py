@@ -1,5 +1,7 @@
 """Every kernel of the CPU plugin against the plain recurrence, over random layouts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from kernels_reference import Layout, convolve, layouts, silu, step, step_size
 
 from harness import vllm_names
-from harness.cpu import conv, plugin, scan, update
+from harness.cpu import checkpoint, conv, plugin, scan, update
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
@@ -266,6 +268,51 @@ def test_one_more_token_leaves_the_block_that_it_read(
     )
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(states.numpy(), after, rtol=1e-3, atol=1e-4)
+
+
+@EXAMPLES
+@given(
+    seed=seeds,
+    lengths=st.lists(st.integers(4, 12), min_size=1, max_size=4),
+    blocks=st.permutations(range(6)),
+    width=st.integers(1, 4),
+    spare=st.integers(0, 2),
+    data=st.data(),
+)
+def test_checkpoint_is_what_the_state_was_after_so_many_tokens(
+    seed: int, lengths: list[int], blocks: list[int], width: int, spare: int, data: st.DataObject
+) -> None:
+    """What a decode would find: the last inputs before the checkpoint, and the state there."""
+    consumed = [data.draw(st.sampled_from([0, *range(width, n + 1)])) for n in lengths]
+    generator = np.random.default_rng(seed)
+    x = generator.standard_normal((3, sum(lengths)))
+    after_every_token = generator.standard_normal((sum(lengths), 2, 3, 4))
+    convolution = np.full((6, 3, width + spare), SENTINEL)
+    states = np.full((6, 2, 3, 4), SENTINEL)
+    expected = convolution.copy(), states.copy()
+    starts = np.cumsum([0, *lengths])
+    for start, count, block in zip(starts, consumed, blocks, strict=False):
+        if count:
+            for back in range(1, width + 1):
+                expected[0][block, :, width - back] = x[:, start + count - back]
+            expected[1][block] = after_every_token[start + count - 1]
+
+    found = float_tensor(convolution), float_tensor(states)
+    checkpoint.store_prefill_checkpoint(
+        SimpleNamespace(
+            checkpoint_offsets=int_tensor(consumed),
+            state_indices=int_tensor(blocks[: len(lengths)]),
+        ),
+        int_tensor([int(s) + max(c, 1) - 1 for s, c in zip(starts, consumed, strict=False)]),
+        float_tensor(x),
+        found[0],
+        float_tensor(after_every_token),
+        found[1],
+        int_tensor(starts.tolist()),
+        state_len=width,
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.astype(np.float32))
 
 
 def test_calls_of_other_modes_go_to_vllms_own_kernels() -> None:

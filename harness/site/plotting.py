@@ -6,9 +6,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from harness import asv_names, comparison, git, points, subject
+from harness import asv_names, comparison, git, points, release_history, subject
 from harness.files import write_atomically
-from harness.site import pictures
+from harness.site import pictures, release_series
 
 DOTS_PER_INCH = 150
 
@@ -32,10 +32,26 @@ def write(conf_path: Path, folder: Path) -> Iterator[Path]:
         if any(one.energy for (_, cell), one in kept.items() if cell.scenario is scenario):
             drawn[f"energy-{scenario}"] = pictures.energy(kept, scenario)
     for name, figure in drawn.items():
-        for form in ("svg", "png"):
-            path = folder / f"{name}.{form}"
-            write_atomically(path, _encoded(figure, form))
-            yield path
+        yield from _written(figure, folder / name)
+
+
+def write_releases(conf_path: Path, folder: Path) -> Iterator[Path]:
+    """Write every picture of the releases, for each machine that has measured some.
+
+    Raises:
+        FixcostError: what is stored is damaged, or `folder` cannot be written.
+    """
+    for machine, lines in release_history.of_all(conf_path).items():
+        for metric in release_series.metrics(lines):
+            figure = pictures.releases(metric)
+            yield from _written(figure, folder / f"releases-{metric.key}-{machine}")
+
+
+def _written(figure: Figure, stem: Path) -> Iterator[Path]:
+    for form in ("svg", "png"):
+        path = stem.with_name(f"{stem.name}.{form}")
+        write_atomically(path, _encoded(figure, form))
+        yield path
 
 
 def _encoded(figure: Figure, form: str) -> bytes:

@@ -7,7 +7,9 @@ from harness import asv_names, places, release_commits
 from harness.asv_names import OutputPublisher, UserError
 from harness.errors import FixcostError
 
-asv_names.publish_also(release_commits.BRANCH)
+asv_names.publish_also(
+    f"refs/heads/{release_commits.BRANCH}", f"refs/heads/{release_commits.BUILDS}/"
+)
 
 
 class FixCostPages(OutputPublisher):  # type: ignore[misc]
