@@ -145,25 +145,21 @@ class FixCost(Swept):
     params = CELL_PARAMS
     param_names = CELL_NAMES
 
-    def track_fix_cost(
-        self, place: Path, scenario: str, offset: str, chunks: int
-    ) -> dict[str, object]:
+    def track_fix_cost(self, *_: object) -> dict[str, object]:
         """TTFT of `reload/aligned` over TTFT of `reload/unaligned`.
 
         At an exact boundary the unaligned output is wrong: there the denominator is what a wrong
         answer would have taken.
         """
-        return with_samples(numbers.fix_costs(read(place, scenario, offset, chunks)))
+        return with_samples(numbers.fix_costs(self.result))
 
-    def track_noise(
-        self, place: Path, scenario: str, offset: str, chunks: int
-    ) -> dict[str, object]:
+    def track_noise(self, *_: object) -> dict[str, object]:
         """TTFT of a second `reload/aligned` over that of the first: 1 but for noise."""
-        return with_samples(numbers.noise(read(place, scenario, offset, chunks)))
+        return with_samples(numbers.noise(self.result))
 
-    def track_detectable(self, place: Path, scenario: str, offset: str, chunks: int) -> float:
+    def track_detectable(self, *_: object) -> float:
         """The smallest change of the fix cost that this cell would have shown."""
-        share = estimate.detectable(numbers.noise(read(place, scenario, offset, chunks)))
+        share = estimate.detectable(numbers.noise(self.result))
         return share if math.isfinite(share) else math.nan
 
     track_fix_cost.unit = track_noise.unit = "ratio"  # type: ignore[attr-defined]
@@ -178,11 +174,10 @@ class Start(Swept):
     params = CELL_PARAMS
     param_names = CELL_NAMES
 
-    def track_ttft(self, place: Path, scenario: str, offset: str, chunks: int) -> dict[str, object]:
+    def track_ttft(self, place: Path, *_: object) -> dict[str, object]:
         """Median TTFT of `reload/aligned`, which does the same whatever the commit's alignment."""
-        result = read(place, scenario, offset, chunks)
-        check_output(place, result, Arm.RELOAD_ALIGNED)
-        seconds = numbers.values(result, Arm.RELOAD_ALIGNED, "ttft")
+        check_output(place, self.result, Arm.RELOAD_ALIGNED)
+        seconds = numbers.values(self.result, Arm.RELOAD_ALIGNED, "ttft")
         return with_samples([estimate.median(seconds).value])
 
     track_ttft.unit = "seconds"  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,6 @@ NOT_INSTALLED = (
     "vLLM is not installed in this environment: run `make setup`, or see the README for the "
     "installation on a GPU."
 )
-LOAD_BYTES = "vllm:kv_offload_load_bytes_total"
-LOAD_TIME = "vllm:kv_offload_load_time_total"
-STORE_BYTES = "vllm:kv_offload_store_bytes_total"
 
 
 @dataclass(frozen=True)
@@ -66,6 +63,7 @@ class Engine:
         self._scheduler = vllm_names.scheduler(llm)
         self._connector = vllm_names.connector_scheduler(llm)
         self._shipped = vllm_names.alignment_size(self._connector)
+        self._transferred = vllm_names.count_transfers(self._connector)
         self._output_tokens = profile.output_tokens
         self.groups = vllm_names.cache_groups(self._scheduler)
         if not any(group.recurrent for group in self.groups):
@@ -93,7 +91,7 @@ class Engine:
 
         `tokens` is the length of the output, by default the profile's.
         """
-        before = _counters()
+        before = replace(self._transferred)
         events = _cuda_events() if self._on_gpu else []
         gc.disable()  # a collection in the midst of a request would count as its time
         try:
@@ -107,21 +105,21 @@ class Engine:
             host_time = time.perf_counter() - began
         finally:
             gc.enable()
-        after = _counters()
+        after = self._transferred
         return Serving(
             tokens=tuple(output.outputs[0].token_ids),
             logprobs=self._logprobs(output),
             cached_tokens=output.num_cached_tokens,
             ttft=output.metrics.first_token_latency,
-            reload_bytes=round(after[LOAD_BYTES] - before[LOAD_BYTES]),
-            reload_time=after[LOAD_TIME] - before[LOAD_TIME],
+            reload_bytes=after.load_bytes - before.load_bytes,
+            reload_time=after.load_seconds - before.load_seconds,
             host_time=host_time,
             device_time=events[0].elapsed_time(events[1]) / 1e3 if events else None,
         )
 
     def stored_bytes(self) -> int:
-        """Bytes stored in host memory since this process started."""
-        return round(_counters()[STORE_BYTES])
+        """Bytes stored in host memory since the engine was started."""
+        return self._transferred.store_bytes
 
     def settle(self) -> None:
         """Wait until no store or load is in flight.
@@ -305,18 +303,3 @@ def _cuda_events() -> list[Any]:
     import torch
 
     return [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
-
-
-def _counters() -> dict[str, float]:
-    """Bytes and seconds moved so far, of all ranks together.
-
-    Read from the registry because `LLM.get_metrics` rounds counters to whole numbers.
-    """
-    from prometheus_client import REGISTRY
-
-    totals = {LOAD_BYTES: 0.0, LOAD_TIME: 0.0, STORE_BYTES: 0.0}
-    for metric in REGISTRY.restricted_registry(list(totals)).collect():
-        for sample in metric.samples:
-            if sample.name in totals:
-                totals[sample.name] += sample.value
-    return totals

@@ -18,7 +18,7 @@ from harness.errors import FixcostError
 from harness.subject import Subject
 from harness.vocabulary import CacheMode
 
-BENCHMARKS = "^(reload|align)[.]"
+BENCHMARKS = "^(reload|align)[.](Reload|FixCost|Start|Run)[.]"
 _LAST = "reload.Run.track_identity"
 """What is stored of a mode that is done, if only that the release does not have it."""
 

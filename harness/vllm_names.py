@@ -7,6 +7,7 @@ raises `FixcostError` with the versions that fixcost is known to work with. This
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any, get_args
 
@@ -81,7 +82,7 @@ def scheduler(llm: Any) -> Any:
 def connector_scheduler(llm: Any) -> Any:
     """The scheduler's side of the OffloadingConnector."""
     connector = descend(scheduler(llm), "Scheduler", "connector", "connector_scheduler")
-    for name in ("_mamba_align_size", "_jobs", "config"):
+    for name in ("_mamba_align_size", "_jobs", "config", "update_connector_output"):
         descend(connector, "OffloadingConnectorScheduler", name)
     return connector
 
@@ -106,6 +107,34 @@ def blocks_in_use(engine_scheduler: Any) -> float:
     """The share of the device cache that requests hold, from 0 to 1."""
     usage: float = descend(engine_scheduler, "Scheduler", "kv_cache_manager", "usage")
     return usage
+
+
+@dataclass
+class Transferred:
+    """What was moved between device and host memory since it is counted, by all ranks together."""
+
+    load_bytes: int = 0
+    load_seconds: float = 0.0
+    store_bytes: int = 0
+
+
+def count_transfers(connector: Any) -> Transferred:
+    """Count from now on what the workers report to the connector's scheduler.
+
+    Not by vLLM's metrics: until 0.27 what a step without output reports is lost to them.
+    """
+    found, update = Transferred(), connector.update_connector_output
+
+    def counted(output: Any) -> Any:
+        done = getattr(output.kv_connector_worker_meta, "transfer_stats", None)
+        if done is not None:
+            found.load_bytes += done.load.bytes
+            found.load_seconds += done.load.time
+            found.store_bytes += done.store.bytes
+        return update(output)
+
+    connector.update_connector_output = counted
+    return found
 
 
 def chunk_sizes(connector: Any) -> list[int]:

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import common, reload, scheduler
+from benchmarks import align, common, reload, scheduler
 from harness import record
 from harness.record import Record
 
@@ -42,6 +43,41 @@ def test_cell_that_the_profile_leaves_out_is_skipped(place: Path) -> None:
         reload.Reload().setup(place, "cold", "repeat", "0", 7)
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "parameters"),
+    [
+        (reload.Reload, ("cold", "repeat", "0", 2)),
+        (reload.Energy, ("cold", "repeat", "0", 2)),
+        (reload.FixCost, ("repeat", "0", 2)),
+        (reload.EnergyFixCost, ("repeat", "0", 2)),
+        (reload.Start, ("repeat", "0", 2)),
+        (reload.Run, ()),
+        (align.Reload, ("cold", "repeat", "0", 2)),
+        (align.FixCost, ("repeat", "0", 2)),
+        (align.Start, ("repeat", "0", 2)),
+        (align.Run, ()),
+    ],
+)
+def test_mode_that_a_release_does_not_have_is_skipped_not_failed(
+    tmp_path: Path, benchmark: Any, parameters: tuple[object, ...]
+) -> None:
+    """asv takes `NotImplementedError` for "not applicable" in `setup` alone."""
+    with pytest.raises(NotImplementedError, match="no such Mamba cache mode"):
+        benchmark().setup(tmp_path, *parameters)
+
+
+def test_both_modes_have_caches_of_their_own() -> None:
+    shared = {
+        (c.setup_cache.__code__.co_filename, c.setup_cache.__code__.co_firstlineno)
+        for c in (reload.Reload, reload.FixCost, reload.Start, reload.Run)
+    }
+    own = {
+        (c.setup_cache.__code__.co_filename, c.setup_cache.__code__.co_firstlineno)
+        for c in (align.Reload, align.FixCost, align.Start, align.Run)
+    }
+    assert len(shared) == len(own) == 1 and shared.isdisjoint(own)
+
+
 def test_parameters_do_not_depend_on_the_machine() -> None:
     arms, scenarios, offsets, chunks = common.ARM_PARAMS
     assert arms == ["cold", "gpu_hit", "reload/shipped", "reload/aligned", "reload/unaligned"]
@@ -67,7 +103,7 @@ def test_alignment_is_the_chunk() -> None:
 
 def test_discovery_imports_neither_vllm_nor_torch() -> None:
     script = (
-        "import sys, benchmarks.reload, benchmarks.scheduler, harness.cli\n"
+        "import sys, benchmarks.align, benchmarks.reload, benchmarks.scheduler, harness.cli\n"
         "print([name for name in ('vllm', 'torch', 'transformers') if name in sys.modules])"
     )
     done = subprocess.run(

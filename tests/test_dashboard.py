@@ -6,6 +6,7 @@ is wrong, and so is what main ships; everything else is equal (`sweep_table`).
 
 import functools
 import http.server
+import json
 import os
 import re
 import shutil
@@ -108,7 +109,7 @@ def watched(browser: Browser, address: str) -> Iterator[Watched]:
     page.close()
 
 
-@pytest.mark.parametrize("place", ["index.html", "history.html"])
+@pytest.mark.parametrize("place", ["index.html", "history.html", "releases.html"])
 def test_our_pages_ask_nobody_else_and_are_small(
     watched: Watched, address: str, site: Path, place: str
 ) -> None:
@@ -184,6 +185,59 @@ def test_history_has_a_mark_for_each_commit(watched: Watched, address: str) -> N
     text = " ".join(watched.page.locator("main").inner_text().split())
     assert text.count("A new level begins at fix-branch.") == 3
     assert text.count("No change point.") == 2
+
+
+MEASURED = ("0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
+SHIPPED = {
+    "all": {
+        "repeat": ("255 WRONG", "128", "128", "128", "128", "no such mode"),
+        "extended": ("255 WRONG", "128", "128", "0", "0", "no such mode"),
+    },
+    "align": {
+        "repeat": ("0", "0", "0", "0", "0", "128"),
+        "extended": ("0", "0", "0", "0", "0", "0"),
+    },
+}
+"""Tokens that each release restores of a prompt of 2 chunks of 128, as seen by hand."""
+
+
+@pytest.mark.parametrize("mode", ["all", "align"])
+def test_releases_are_shown_by_name_with_the_wrong_ones_marked(
+    watched: Watched, address: str, mode: str
+) -> None:
+    watched.page.goto(f"{address}/releases.html")
+    table = watched.page.locator(f"table[data-mode={mode}] tbody")
+    rows = [row.locator("th, td").all_inner_texts() for row in table.locator("tr").all()]
+    assert tuple(row[0] for row in rows) == MEASURED
+    assert tuple(row[1] for row in rows) == SHIPPED[mode]["repeat"]
+    assert tuple(row[4] for row in rows) == SHIPPED[mode]["extended"]
+    reds = table.locator("td.wrong").all_inner_texts()
+    assert reds and all("WRONG" in text for text in reds)
+
+
+def test_releases_have_a_line_for_each_mode_and_scenario(watched: Watched, address: str) -> None:
+    watched.page.goto(f"{address}/releases.html")
+
+    def marks(name: str) -> int:
+        return watched.page.locator(f"[id='{name}'] use").count()
+
+    for metric in ("tokens", "bytes", "wrong"):
+        for scenario in ("repeat", "extended"):
+            assert marks(f"releases-{metric}-all-{scenario}") == 5, metric  # 0.32 has no mode all
+            assert marks(f"releases-{metric}-align-{scenario}") == 6, metric
+            assert marks(f"releases-{metric}-all-{scenario}-wrong-0") == 1  # 0.27.1
+            assert marks(f"releases-{metric}-all-{scenario}-wrong-1") == 0
+    assert marks("releases-tokens-all-extended-change-3") == 1  # 0.30.0 restores nothing any more
+    assert marks("releases-tokens-align-repeat-change-5") == 1  # 0.32.0 restores something
+    text = " ".join(watched.page.locator("main").inner_text().split())
+    assert "align, repeat: a new level at 0.32.0." in text
+
+
+def test_releases_are_a_branch_of_their_own_in_asvs_graphs(site: Path) -> None:
+    branches = {
+        one["branch"] for one in json.loads((site / "index.json").read_text())["graph_param_list"]
+    }
+    assert branches == {"main", "fix-branch", "releases"}
 
 
 def test_keyboard_reaches_the_cells(watched: Watched, address: str) -> None:
