@@ -5,6 +5,8 @@ What must come out is what was measured by hand, before any of this code was wri
 
 import json
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -310,3 +312,64 @@ def test_releases_that_cannot_be_measured_are_listed_with_the_reason(project: Pa
 
 def test_cache_modes_are_those_of_the_installed_vllm() -> None:
     assert set(vllm_names.cache_modes()) == {"all", "align", "none"}
+
+
+CLAIM = re.compile(
+    r"`(?P<release>[\d.]+) (?P<mode>all|align) (?P<scenario>repeat|extended) (?P<chunks>\d)`:\s+"
+    r"(?P<shipped>\d+(?:\sWRONG)?),\s+unaligned\s+(?P<unaligned>\d+(?:\sWRONG)?)"
+)
+
+
+def restored(tokens: int, output: str) -> str:
+    return f"{tokens} WRONG" if output == "wrong" else str(tokens)
+
+
+def test_every_sentence_about_the_releases_is_backed_by_a_committed_cell(tmp_path: Path) -> None:
+    for name in git.lines(ROOT, "ls-files", "--cached", "--others", "--exclude-standard"):
+        if (ROOT / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tmp_path / name)
+    assert fixcost(tmp_path, "subject", "create").returncode == 0
+    shown = json.loads(fixcost(tmp_path, "history", "show", "--format", "json").stdout)
+    measured = {
+        (line["release"], line["mode"], line["scenario"], str(one["chunks"])): (
+            restored(one["shipped"], one["shipped_output"]),
+            restored(one["unaligned"], one["unaligned_output"]),
+        )
+        for line in shown["two-core-cpu"]
+        for one in line["boundaries"]
+    }
+    page = (ROOT / "docs" / "releases.md").read_text()
+    sections = page.split("\n## ")[1:5]
+    assert [section[:6] for section in sections] == ["0.28.0", "0.29.0", "0.30.0", "0.32.0"]
+    for bullet in [one for section in sections for one in section.split("\n- ")[1:]]:
+        claims = list(CLAIM.finditer(bullet))
+        assert claims, bullet
+        assert len(claims) == len(re.findall(r"unaligned\s+\d", bullet)), bullet
+        for claim in claims:
+            said = tuple(" ".join(claim[arm].split()) for arm in ("shipped", "unaligned"))
+            assert measured[claim.group("release", "mode", "scenario", "chunks")] == said, claim[0]
+    for line in page.partition("<!-- table -->\n")[2].partition("<!--")[0].splitlines()[2:]:
+        release, *words = [word.strip() for word in line.strip("|").split("|")]
+        expected = [
+            word
+            for mode in ("all", "align")
+            for scenario in ("repeat", "extended")
+            for word in measured.get((release, mode, scenario, "2"), ("no such mode", ""))
+        ]
+        assert words == expected, release
+
+
+def test_new_releases_are_those_of_the_index_that_are_not_in_the_table(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(ROOT / "scripts" / "new_releases.py")
+    runpy.run_path(script, run_name="__main__")
+    assert capsys.readouterr().out == ""
+    table = json.loads(release_table.PATH.read_text())
+    table["releases"] = [one for one in table["releases"] if one["version"] != "0.31.0"]
+    shorter = here / "releases.json"
+    shorter.write_text(json.dumps(table))
+    monkeypatch.setattr(release_table, "PATH", shorter)
+    runpy.run_path(script, run_name="__main__")
+    assert capsys.readouterr().out == "0.31.0\n"

@@ -1,13 +1,14 @@
 """The dashboard's pictures as files."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from harness import asv_names, comparison, git, points, release_history, subject
 from harness.files import write_atomically
+from harness.release_history import Line
 from harness.site import pictures, release_series
 
 DOTS_PER_INCH = 150
@@ -45,6 +46,12 @@ def write_releases(conf_path: Path, folder: Path) -> Iterator[Path]:
         for metric in release_series.metrics(lines):
             figure = pictures.releases(metric)
             yield from _written(figure, folder / f"releases-{metric.key}-{machine}")
+
+
+def write_release_picture(lines: Sequence[Line], key: str, path: Path) -> None:
+    """Write the picture of one metric of the releases (`release_series.Metric.key`) as SVG."""
+    (metric,) = [one for one in release_series.metrics(lines) if one.key == key]
+    write_atomically(path, _encoded(pictures.releases(metric), "svg"))
 
 
 def _written(figure: Figure, stem: Path) -> Iterator[Path]:
