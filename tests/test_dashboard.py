@@ -231,6 +231,7 @@ def test_releases_have_a_line_for_each_mode_and_scenario(watched: Watched, addre
     assert marks("releases-tokens-align-repeat-change-5") == 1  # 0.32.0 restores something
     text = " ".join(watched.page.locator("main").inner_text().split())
     assert "align, repeat: a new level at 0.32.0." in text
+    assert text.count("starts differ: no change point is looked for.") == 2  # TTFT and fix cost
 
 
 def test_releases_are_a_branch_of_their_own_in_asvs_graphs(site: Path) -> None:

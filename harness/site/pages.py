@@ -29,7 +29,7 @@ from harness.estimate import Estimate
 from harness.files import write_atomically
 from harness.points import Benchmarks, Point
 from harness.runs import Run
-from harness.site import history, pictures, releases_page
+from harness.site import history, pictures, release_series, releases_page
 from harness.subject import Subject
 from harness.verdict import Verdict
 from harness.vocabulary import REPORTED_ARMS, Scenario
@@ -252,6 +252,7 @@ def _write_releases(
         shown=releases_page.shown(conf_path),
         scenarios=list(Scenario),
         legend=release_tables.LEGEND,
+        timed=release_series.TIMED,
         **common,
     )
     write_atomically(html / "releases.html", page.encode())

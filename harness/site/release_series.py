@@ -67,8 +67,9 @@ _METRICS: dict[tuple[str, str, str], _Value] = {
         lambda line: _scaled(line.ttft, 1e3)
     ),
 }
-_OF_ONE_START = "ttft"
-"""Releases are different starts of an engine, and starts differ: no change point is made of it."""
+TIMED = ("fix-cost", "ttft")
+"""Made of times. Releases are different starts of an engine, and starts differ by more than the
+intervals within one: no change point is made of these."""
 
 
 def metrics(lines: Sequence[Line]) -> list[Metric]:
@@ -96,7 +97,7 @@ def _curve(lines: Sequence[Line], value: _Value, key: str) -> Curve:
         scenario=lines[0].scenario,
         values=values,
         wrong=[x for x, line in enumerate(lines) if line.wrong],
-        changes=[] if key == _OF_ONE_START else history.changes(values),
+        changes=[] if key in TIMED else history.changes(values),
     )
 
 
