@@ -354,7 +354,7 @@ def test_runs_of_different_models_do_not_stop_the_others(site: Path) -> None:
         assert built.returncode == 0, built.stderr
         text = (site / "index.html").read_text()
         assert "another: main and fix-branch were not measured with the same profile" in text
-        assert "1.81x (1.75 to 1.86)" in text
+        assert "2.10x (2.08 to 2.13)" in text
     finally:
         shutil.rmtree(other)
         fixcost(folder, "dashboard", "--build-only")
