@@ -164,9 +164,8 @@ def test_missing_vllm_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_missing_private_name_names_the_supported_versions() -> None:
-    with pytest.raises(
-        FixcostError, match=r"This vLLM \(0\.28\.0\) has no .*renamed_away; .*works with vLLM 0\.27 to 0\.32"
-    ):
+    said = r"This vLLM \(0\.28\.0\) has no .*renamed_away; .* works with vLLM 0\.27 to 0\.32"
+    with pytest.raises(FixcostError, match=said):
         vllm_names.lookup(vllm_names.OFFLOADING_SCHEDULER, "renamed_away")
     with pytest.raises(FixcostError, match=r"has no vllm\.no_such_module"):
         vllm_names.lookup("vllm.no_such_module")
