@@ -316,7 +316,7 @@ def test_cache_modes_are_those_of_the_installed_vllm() -> None:
 
 CLAIM = re.compile(
     r"`(?P<release>[\d.]+) (?P<mode>all|align) (?P<scenario>repeat|extended) (?P<chunks>\d)`:\s+"
-    r"(?P<shipped>\d+(?:\sWRONG)?),\s+unaligned\s+(?P<unaligned>\d+(?:\sWRONG)?)"
+    r"(?P<shipped>\d+(?:\s+WRONG)?),\s+unaligned\s+(?P<unaligned>\d+(?:\s+WRONG)?)"
 )
 
 
