@@ -44,7 +44,7 @@ def test_cell_that_the_profile_leaves_out_is_skipped(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "parameters"),
+    ("kind", "parameters"),
     [
         (reload.Reload, ("cold", "repeat", "0", 2)),
         (reload.Energy, ("cold", "repeat", "0", 2)),
@@ -59,11 +59,11 @@ def test_cell_that_the_profile_leaves_out_is_skipped(place: Path) -> None:
     ],
 )
 def test_mode_that_a_release_does_not_have_is_skipped_not_failed(
-    tmp_path: Path, benchmark: Any, parameters: tuple[object, ...]
+    tmp_path: Path, kind: Any, parameters: tuple[object, ...]
 ) -> None:
     """asv takes `NotImplementedError` for "not applicable" in `setup` alone."""
     with pytest.raises(NotImplementedError, match="no such Mamba cache mode"):
-        benchmark().setup(tmp_path, *parameters)
+        kind().setup(tmp_path, *parameters)
 
 
 def test_both_modes_have_caches_of_their_own() -> None:
