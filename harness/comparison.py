@@ -38,10 +38,10 @@ class Side:
     reload_bytes: int
     control_caught: bool
     """Whether the known corruption was seen here, or there is none to see."""
-    blind: bool = False
-    """Whether this code leaves nothing at this boundary for the known corruption to show."""
     energy: dict[str, Estimate] = field(default_factory=dict)
     """Those of `energy.METRICS` that were measured, over their windows."""
+    blind: bool = False
+    """Whether this code leaves nothing at this boundary for the known corruption to show."""
 
 
 @dataclass(frozen=True)
