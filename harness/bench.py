@@ -43,14 +43,13 @@ def run(conf_path: Path, log: Path, more_starts: int = 0) -> Comparison:
     """
     chosen = prepare(conf_path)
     print("asv measures both branches; where an output is wrong, its times count as failed.")
-    arguments = ["run", "--bench", RELOAD_BENCHMARKS, "--record-samples", "--show-stderr"]
     if more_starts:
         comparison.load(conf_path, chosen.base, chosen.fix)  # else there is nothing to add to
-        arguments.append("--append-samples")
+    arguments = ["--append-samples"] if more_starts else []
     for start in range(1, more_starts + 1 if more_starts else 2):
         if more_starts:
             print(f"Start {start} of {more_starts} more of each branch.")
-        logged(*arguments, folder=conf_path.parent, log=log)
+        measure(conf_path, log, RELOAD_BENCHMARKS, *arguments)
     try:
         return comparison.load(conf_path, chosen.base, chosen.fix)
     except FixcostError as error:
@@ -70,17 +69,24 @@ def quiet(*arguments: str, folder: Path) -> None:
         raise FixcostError(f"asv {arguments[0]} failed: {asv_names.without_step(reason)}")
 
 
-def logged(*arguments: str, folder: Path, log: Path) -> None:
-    """Run an asv command, print its steps and keep all that it says in `log`.
+def measure(conf_path: Path, log: Path, benchmarks: str, *arguments: str) -> None:
+    """Run benchmarks by asv, print its steps and keep all that it says in `log`.
+
+    Args:
+        conf_path: asv.conf.json.
+        log: is written anew.
+        benchmarks: which ones, as a regular expression.
+        arguments: what else `asv run` is told, such as the commits.
 
     Raises:
         FixcostError: asv stopped, or a benchmark said what the user must know.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "asv", *arguments]
+    raw = ("--record-samples", "--show-stderr")
+    command = [sys.executable, "-m", "asv", "run", "--bench", benchmarks, *raw, *arguments]
     with (
         log.open("w", encoding="utf-8") as kept,
-        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as asv,
+        subprocess.Popen(command, cwd=conf_path.parent, stdout=subprocess.PIPE, text=True) as asv,
     ):
         reason = ""
         try:

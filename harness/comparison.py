@@ -13,7 +13,7 @@ from harness.outcomes import CellOutcome
 from harness.points import NOTHING, Benchmarks
 from harness.starts import Between
 from harness.verdict import Verdict
-from harness.vocabulary import Arm, CacheMode
+from harness.vocabulary import Arm, CacheMode, Scenario
 
 _FAULTS = "reload.Run.track_faults"
 _IDENTITY = "reload.Run.track_identity"
@@ -40,8 +40,6 @@ class Side:
     """Whether the known corruption was seen here, or there is none to see."""
     energy: dict[str, Estimate] = field(default_factory=dict)
     """Those of `energy.METRICS` that were measured, over their windows."""
-    blind: bool = False
-    """Whether this code leaves nothing at this boundary for the known corruption to show."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,8 @@ class Comparison:
     """TTFT of `reload/aligned` over all cells, start by start; None where no cell has it."""
     no_energy: str = ""
     """Why the run of the commit with the fix has no energy, or not all of it."""
+    blind: list[Scenario] = field(default_factory=list)
+    """Scenarios in which nothing could show the known corruption on one of the two."""
 
 
 def load(conf_path: Path, base: str, fix: str, mode: CacheMode = CacheMode.ALL) -> Comparison:
@@ -128,7 +128,8 @@ def of_machine(
             f"processor: measure both anew (`fixcost bench`)."
         )
     rows = [_row(cell, before, after) for cell in base_cells if cell in shared]
-    run = runs.read(conf_path, machine, commits[1], mode) if machine else None
+    both = [runs.read(conf_path, machine, one, mode) if machine else None for one in commits]
+    run, blind = both[1], [one for each in both if each for one in each.blind_scenarios]
     return Comparison(
         base=base,
         fix=fix,
@@ -141,6 +142,7 @@ def of_machine(
             if set(_drawn(stored, _FAULTS)) != {0.0}
         ],
         no_energy=(run.no_energy or run.header.no_energy) if run else "nothing is kept of its run.",
+        blind=list(dict.fromkeys(blind)),
     )
 
 
@@ -192,17 +194,13 @@ def _is_complete(stored: Benchmarks, cell: Cell) -> bool:
         return False
     has_speed = bool(points.kept(stored, "ttft", Arm.RELOAD_SHIPPED, cell).samples)
     is_wrong = _verdict(stored, Arm.RELOAD_SHIPPED, cell) is Verdict.WRONG
-    ratios = (_ratios(stored, points.FIX_COST, cell), _ratios(stored, points.NOISE, cell))
+    ratios = (points.fix_costs_of(stored, cell), points.noise_of(stored, cell))
     return (has_speed or is_wrong) and all(min(drawn, default=0) > 0 for drawn in ratios)
 
 
-def _ratios(stored: Benchmarks, name: str, cell: Cell) -> tuple[float, ...]:
-    return stored.get(name, {}).get(points.parameters(cell), NOTHING).samples
-
-
 def _row(cell: Cell, before: Benchmarks, after: Benchmarks) -> Row:
-    ratios = _ratios(after, points.FIX_COST, cell)
-    noise = _ratios(after, points.NOISE, cell)
+    ratios = points.fix_costs_of(after, cell)
+    noise = points.noise_of(after, cell)
     return Row(
         cell=cell,
         base=_side(cell, before),
@@ -239,8 +237,6 @@ def _between_all(cells: Sequence[Cell], *sides: Benchmarks) -> Between | None:
 
 def _side(cell: Cell, stored: Benchmarks) -> Side:
     times = points.kept(stored, "ttft", Arm.RELOAD_SHIPPED, cell).samples
-    both = (Arm.RELOAD_ALIGNED, Arm.RELOAD_UNALIGNED)
-    recomputed = [points.kept(stored, "recomputed_tokens", arm, cell).value for arm in both]
     return Side(
         verdict=_verdict(stored, Arm.RELOAD_SHIPPED, cell),
         ttft=estimate.median(times) if times else None,
@@ -248,7 +244,6 @@ def _side(cell: Cell, stored: Benchmarks) -> Side:
         reload_bytes=_number(stored, "reload_bytes", cell),
         control_caught=not cell.is_exact_boundary
         or _verdict(stored, Arm.RELOAD_UNALIGNED, cell) is not Verdict.EQUAL,
-        blind=cell.is_exact_boundary and recomputed[0] == recomputed[1],
         energy=points.energy_of(stored, Arm.RELOAD_SHIPPED, cell),
     )
 

@@ -9,7 +9,7 @@ from harness.estimate import Estimate
 from harness.record import Oracle, Record
 from harness.starts import Change
 from harness.verdict import Verdict
-from harness.vocabulary import Arm
+from harness.vocabulary import Arm, Scenario
 from harness.wording import bound, change, interval, listed, percent, times
 
 Ratios = Mapping[Cell, Sequence[float]]
@@ -31,7 +31,6 @@ def of_comparison(comparison: Comparison) -> str:
     base_wrong = [row.cell for row in rows if row.base.verdict is Verdict.WRONG]
     fix_wrong = [row.cell for row in rows if row.fix.verdict is Verdict.WRONG]
     missed = [row.cell for row in rows if not (row.base.control_caught and row.fix.control_caught)]
-    blind = [row.cell for row in rows if row.base.blind or row.fix.blind]
     return " ".join(
         part
         for part in (
@@ -41,7 +40,7 @@ def of_comparison(comparison: Comparison) -> str:
             cost,
             noise,
             between,
-            _control(missed, cells, blind),
+            _control(missed, cells, comparison.blind),
             energy,
             left_out,
         )
@@ -59,9 +58,8 @@ def of_record(record: Record) -> str:
         wrong = _wrong_cells(record, Arm.RELOAD_SHIPPED)
         caught = _wrong_cells(record, Arm.RELOAD_UNALIGNED)
         missed = [c for c in cells if c.is_exact_boundary and c not in caught]
-        blind = [c for c in missed if c.scenario in oracle.blind_scenarios]
         about_output = " ".join((_outputs(name, wrong, cells), *_unexpected(record)))
-        about_control = f"{_control(missed, cells, blind)} {_margins(oracle)}"
+        about_control = f"{_control(missed, cells, oracle.blind_scenarios)} {_margins(oracle)}"
     else:
         about_output = _cannot_tell(name, oracle.blind)
         about_control = ""
@@ -233,22 +231,29 @@ def _cost(ratios: Ratios) -> str:
     return " ".join(sentences)
 
 
-def _control(missed: Collection[Cell], cells: Collection[Cell], blind: Collection[Cell]) -> str:
+def _control(missed: Collection[Cell], cells: Collection[Cell], blind: Collection[Scenario]) -> str:
     boundaries = [cell for cell in cells if cell.is_exact_boundary]
-    if blind and set(boundaries) != set(blind):
-        scenarios = listed(list(dict.fromkeys(cell.scenario.value for cell in blind)))
-        others = [cell for cell in cells if cell not in blind]
-        return (
-            f"Scenario {scenarios} is BLIND here: with what this code stores, the unaligned arm "
-            f"restores nothing else than the aligned one. Apart from that: "
-            f"{_control([cell for cell in missed if cell not in blind], others, [])}"
-        )
-    if missed:
-        named = listed([cell.label for cell in missed])
-        return f"The known corruption went UNSEEN in {named}: this run could not see the bug there."
     if not boundaries:
         return "No exact boundary was measured, so this run could not see the bug."
-    return "The known corruption was caught at every exact boundary, so this run could see the bug."
+    seeing = [cell for cell in boundaries if cell.scenario not in blind]
+    lead = ""
+    if blind:
+        lead = (
+            f"Scenario {listed([one.value for one in blind])} is BLIND here: with what this code "
+            f"stores, the unaligned arm restores nothing else than the aligned one. "
+        )
+    if not seeing:
+        return f"{lead}This run could not see the bug."
+    if unseen := [cell.label for cell in seeing if cell in missed]:
+        return (
+            f"{lead}The known corruption went UNSEEN in {listed(unseen)}: this run could not see "
+            f"the bug there."
+        )
+    every = "every other" if blind else "every"
+    return (
+        f"{lead}The known corruption was caught at {every} exact boundary, so this run could see "
+        f"the bug."
+    )
 
 
 def _chunks(cells: Collection[Cell]) -> str:

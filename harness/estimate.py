@@ -47,6 +47,12 @@ def exactly(value: float) -> Estimate:
     return Estimate(value, value, value, 1)
 
 
+def exact_mean(values: Iterable[float | None]) -> Estimate | None:
+    """The mean of those counts that are known."""
+    known = [one for one in values if one is not None]
+    return exactly(sum(known) / len(known)) if known else None
+
+
 def median(samples: Sequence[float]) -> Estimate:
     """The median of at least one sample."""
     outcome = stats.quantile_test(samples, q=float(np.median(samples)), p=0.5)

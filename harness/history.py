@@ -19,8 +19,8 @@ from harness.subject import Subject
 from harness.vocabulary import CacheMode
 
 BENCHMARKS = "^(reload|align)[.](Reload|FixCost|Start|Run)[.]"
-_LAST = "reload.Run.track_identity"
-"""What is stored of a mode that is done, if only that the release does not have it."""
+_SIGN = "reload.Run.track_identity"
+"""It has a value in every mode that was measured, and is not a number where there is no mode."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,8 @@ def add(conf_path: Path, log: Path, wanted: Sequence[str]) -> list[str]:
             failures.append(str(error))
     for index, name in enumerate(names):
         print(f"{name}, {index + 1} of {len(names)}", flush=True)
-        arguments = ["run", "--bench", BENCHMARKS, "--record-samples", "--show-stderr"]
         try:
-            bench.logged(*arguments, f"refs/tags/{name}^!", folder=conf_path.parent, log=log)
+            bench.measure(conf_path, log, BENCHMARKS, f"refs/tags/{name}^!")
         except FixcostError as error:
             failures.append(f"{name}: {error}")
     if failures:
@@ -111,7 +110,7 @@ def _is_measured(conf_path: Path, commit: str) -> bool:
         return False
     stored = asv_names.stored(conf_path, machine, commit)
     return all(
-        _LAST in points.in_mode(stored, mode)
+        points.in_mode(stored, mode).get(_SIGN, {}).get((), points.NOTHING).value is not None
         and not runs.was_killed(conf_path, machine, commit, mode)
         for mode in CacheMode
     )

@@ -86,7 +86,7 @@ def _of_cell(
     )
     word = _word(before, after)
     if word is Outcome.NEWLY_RIGHT:
-        drawn = fix.get(points.FIX_COST, {}).get(points.parameters(cell), NOTHING).samples
+        drawn = points.fix_costs_of(fix, cell)
         return CellOutcome(cell, word, estimate.ratio(drawn) if drawn else None, None)
     if word is not None:
         return CellOutcome(cell, word, None, None)

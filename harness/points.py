@@ -132,6 +132,16 @@ def energy_of(stored: Benchmarks, arm: Arm, cell: Cell) -> dict[str, Estimate]:
     return {metric: estimate.median(one) for metric, one in drawn.items() if one}
 
 
+def fix_costs_of(stored: Benchmarks, cell: Cell) -> tuple[float, ...]:
+    """The paired ratios of TTFT in a cell; empty where there are none."""
+    return stored.get(FIX_COST, {}).get(parameters(cell), NOTHING).samples
+
+
+def noise_of(stored: Benchmarks, cell: Cell) -> tuple[float, ...]:
+    """The same of two identical arms."""
+    return stored.get(NOISE, {}).get(parameters(cell), NOTHING).samples
+
+
 def energy_fix_costs_of(stored: Benchmarks, cell: Cell) -> tuple[float, ...]:
     """The paired ratios of energy in a cell; empty where there are none."""
     return stored.get(ENERGY_FIX_COST, {}).get(parameters(cell), NOTHING).samples

@@ -7,6 +7,7 @@ from harness import asv_names, estimate, points, release_commits, runs, subject
 from harness.cells import Cell
 from harness.estimate import Estimate
 from harness.points import Benchmarks, Point
+from harness.runs import Run
 from harness.verdict import Verdict
 from harness.vocabulary import Arm, CacheMode, Scenario
 
@@ -70,31 +71,28 @@ def of_machine(conf_path: Path, machine: str) -> list[Line]:
         for mode in CacheMode:
             run = runs.read(conf_path, machine, commit, mode)
             kept = points.in_mode(stored, mode)
-            for scenario in Scenario:
-                chunk = run.header.chunk if run else None
-                lines.append(_line(release, mode, scenario, kept, chunk))
+            lines += [_line(release, mode, scenario, kept, run) for scenario in Scenario]
     return lines
 
 
 def _line(
-    release: str, mode: CacheMode, scenario: Scenario, stored: Benchmarks, chunk: int | None
+    release: str, mode: CacheMode, scenario: Scenario, stored: Benchmarks, run: Run | None
 ) -> Line:
-    found = points.of(stored) if chunk else {}
+    """`run` is None where the release does not have the mode."""
+    found = points.of(stored) if run else {}
     cells = list(dict.fromkeys(cell for _, cell in found if cell.scenario is scenario))
     exact = [cell for cell in cells if cell.is_exact_boundary]
     shipped = [found[Arm.RELOAD_SHIPPED, cell] for cell in cells]
     at_exact = [one for one in shipped if one.cell.is_exact_boundary]
-    aligned = [found[Arm.RELOAD_ALIGNED, cell].recomputed_tokens for cell in exact]
-    unaligned = [found[Arm.RELOAD_UNALIGNED, cell].recomputed_tokens for cell in exact]
     return Line(
         release=release,
         mode=mode,
         scenario=scenario,
-        boundaries=[_boundary(found, cell, chunk) for cell in exact] if chunk else [],
-        blind=bool(exact) and aligned == unaligned,
+        boundaries=[_boundary(found, cell, run.header.chunk) for cell in exact] if run else [],
+        blind=run is not None and scenario in run.blind_scenarios,
         wrong=[one.cell.label for one in shipped if one.verdict is Verdict.WRONG],
-        recomputed_tokens=_mean([one.recomputed_tokens for one in at_exact]),
-        reload_bytes=_mean([one.reload_bytes for one in at_exact]),
+        recomputed_tokens=estimate.exact_mean(one.recomputed_tokens for one in at_exact),
+        reload_bytes=estimate.exact_mean(one.reload_bytes for one in at_exact),
         ttft=_ttft(at_exact, stored),
         fix_cost=_fix_cost(exact, stored),
     )
@@ -115,13 +113,6 @@ def _boundary(found: dict[tuple[Arm, Cell], Point], cell: Cell, chunk: int) -> B
     )
 
 
-def _mean(values: list[float | None]) -> Estimate | None:
-    known = [one for one in values if one is not None]
-    if not known:
-        return None
-    return estimate.exactly(sum(known) / len(known))
-
-
 def _ttft(shipped: list[Point], stored: Benchmarks) -> Estimate | None:
     drawn = [points.kept(stored, "ttft", one.arm, one.cell).samples for one in shipped]
     if not drawn or not all(drawn):
@@ -130,6 +121,5 @@ def _ttft(shipped: list[Point], stored: Benchmarks) -> Estimate | None:
 
 
 def _fix_cost(cells: list[Cell], stored: Benchmarks) -> Estimate | None:
-    costs = stored.get(points.FIX_COST, {})
-    drawn = [costs.get(points.parameters(cell), points.NOTHING).samples for cell in cells]
+    drawn = [points.fix_costs_of(stored, cell) for cell in cells]
     return estimate.pooled(drawn) if drawn and all(drawn) else None

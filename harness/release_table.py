@@ -1,6 +1,6 @@
 """The releases of vLLM that are known: those that run here, and why the others do not."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -52,7 +52,7 @@ def note(version: str, built: datetime, sha256: str) -> None:
         return
     newest = max((one.released for one in table.releases), default=datetime.min.replace(tzinfo=UTC))
     if built <= newest:
-        built = newest.replace(microsecond=0) + (newest.resolution * 1_000_000)
+        built = newest + timedelta(seconds=1)  # git keeps whole seconds
     releases = [*table.releases, Known(version, built, sha256)]
     encoded = msgspec.json.encode(Table(releases, table.impossible))
     write_atomically(PATH, msgspec.json.format(encoded, indent=1) + b"\n")

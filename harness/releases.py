@@ -6,7 +6,6 @@ else they need (torch above all) is what is installed.
 
 import hashlib
 import importlib.metadata
-import os
 import platform
 import shutil
 import subprocess
@@ -170,11 +169,6 @@ def check_torch(folder: Path) -> None:
                 raise FixcostError(
                     f"vLLM {one.version} needs torch {exact}, and {installed} is installed."
                 )
-
-
-def environment(release: Release) -> dict[str, str]:
-    """The environment variables of a process that is to import this release."""
-    return {**os.environ, "PYTHONPATH": f"{release.folder}"}
 
 
 def _download(version: str, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from harness.errors import FixcostError
 from harness.files import write_atomically
 from harness.record import Header, Record
 from harness.trust import Instrument
-from harness.vocabulary import CacheMode
+from harness.vocabulary import CacheMode, Scenario
 
 SUFFIX = ".run"
 """Of a JSON file; asv takes every `.json` in its folder for results."""
@@ -28,6 +28,11 @@ class Run:
     instrument: Instrument
     no_energy: str = ""
     """Why there is no energy anywhere; "" if there is some, or the header says it."""
+
+    @property
+    def blind_scenarios(self) -> list[Scenario]:
+        """Those in which nothing could show the known corruption."""
+        return self.header.oracle.blind_scenarios if self.header.oracle else []
 
 
 def keep(conf_path: Path, found: Record) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.cells import Cell
 from harness.errors import FixcostError
-from harness.record import ArmResult, CellResult, Oracle, Provenance, Record, Sample
+from harness.record import ArmResult, CellResult, Oracle, Provenance, Record
 from harness.vocabulary import Arm, Scenario
 
 RESOLUTION = 8 * 2.0**-23
@@ -53,10 +53,7 @@ def derive(results: Iterable[CellResult], provenance: Provenance) -> Oracle:
     floor = float(np.quantile(device, 0.9))
     threshold = MARGIN * max(floor, RESOLUTION)
     correct = device + _drifts([r for r in results if not r.cell.is_exact_boundary], list(Arm))
-    corrupted = [
-        sample.arms[Arm.RELOAD_UNALIGNED].logprob_drift for _, sample in _corrupted(results)
-    ]
-    weakest = min(corrupted, default=math.inf)
+    weakest = min(_drifts(_corrupted(results), [Arm.RELOAD_UNALIGNED]), default=math.inf)
     overlap = (
         f"at {precision} the known corruption moves the output by as little as {weakest:.2g} nats, "
         f"and rounding alone by {floor:.2g}"
@@ -125,41 +122,45 @@ def check_control(record: Record) -> None:
             "anything else than the aligned one, so this run could not have seen the bug."
         )
     unseen = [
-        (cell, sample.index)
-        for cell, sample in corrupted
+        (result.cell, sample.index)
+        for result in corrupted
+        for sample in result.samples
         if sample.arms[Arm.RELOAD_UNALIGNED].logprob_drift <= oracle.threshold
     ]
     if unseen:
         cell, index = unseen[0]
+        total = sum(len(result.samples) for result in corrupted)
         raise FixcostError(
             f"The negative control failed: the known corruption went unseen in {len(unseen)} of "
-            f"{len(corrupted)} samples, first in sample {index} of [{cell.label}], so this run "
+            f"{total} samples, first in sample {index} of [{cell.label}], so this run "
             f"could not have seen the bug (noise floor {oracle.floor:.2g} nats, threshold "
             f"{oracle.threshold:.2g})."
         )
 
 
-def _corrupted(results: Iterable[CellResult]) -> list[tuple[Cell, Sample]]:
-    """The samples that hold the known corruption.
-
-    At an exact boundary the unaligned arm restores one token more than is right, unless the code
-    under test has stored nothing there that it could restore (vLLM from 0.30 on, in `repeat`).
-    """
-    return [
-        (result.cell, sample)
-        for result in results
-        if result.cell.is_exact_boundary
-        for sample in result.samples
-        if sample.arms[Arm.RELOAD_UNALIGNED].cached_tokens
-        != sample.arms[Arm.RELOAD_ALIGNED].cached_tokens
-    ]
+def _corrupted(results: Iterable[CellResult]) -> list[CellResult]:
+    """The exact boundaries of the scenarios in which the known corruption can show."""
+    results = list(results)
+    blind = _blind_scenarios(results)
+    return [r for r in results if r.cell.is_exact_boundary and r.cell.scenario not in blind]
 
 
 def _blind_scenarios(results: Iterable[CellResult]) -> list[Scenario]:
-    results = list(results)
-    seeing = {cell.scenario for cell, _ in _corrupted(results)}
-    measured = {result.cell.scenario for result in results if result.cell.is_exact_boundary}
-    return [one for one in Scenario if one in measured - seeing]
+    """Those in which the unaligned arm never restores anything else than the aligned one.
+
+    At an exact boundary it restores one token more than is right, unless the code under test has
+    stored nothing there that it could restore (vLLM from 0.30 on, in `repeat`).
+    """
+    differs: dict[Scenario, bool] = {}
+    for result in results:
+        if result.cell.is_exact_boundary:
+            restored = [
+                [sample.arms[arm].cached_tokens for sample in result.samples]
+                for arm in (Arm.RELOAD_ALIGNED, Arm.RELOAD_UNALIGNED)
+            ]
+            scenario = result.cell.scenario
+            differs[scenario] = differs.get(scenario, False) or restored[0] != restored[1]
+    return [scenario for scenario, seen in differs.items() if not seen]
 
 
 def _drifts(results: Iterable[CellResult], arms: Iterable[Arm]) -> list[float]:

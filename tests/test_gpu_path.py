@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import release_process
 
 from harness import (
     architectures,
@@ -244,12 +245,10 @@ def looked() -> dict[str, "subprocess.CompletedProcess[str]"]:
         releases.fetch(version)
 
     def look(version: str) -> "subprocess.CompletedProcess[str]":
-        environment = releases.environment(releases.fetch(version))
-        environment["PYTHONPATH"] += f":{Path(__file__).parents[1]}"
         return subprocess.run(
             [sys.executable, "-c", LOOK],
             input=given,
-            env={**environment, "VLLM_LOGGING_LEVEL": "ERROR"},
+            env=release_process.environment(version),
             capture_output=True,
             text=True,
             check=False,

@@ -193,6 +193,10 @@ def test_control_that_is_missed_once_fails_the_run(shipped_record: Record) -> No
     blind = corrupt(shipped_record, cell, wrong_tokens=0, logprob_drift=1e-6)
     with pytest.raises(FixcostError, match=r"unseen in 1 of 24 samples.*extended, 4 chunks"):
         verdict.check_control(blind)
+    aligned = shipped_record.cells[cell].samples[0].arms[Arm.RELOAD_ALIGNED].cached_tokens
+    unswitched = corrupt(blind, cell, cached_tokens=aligned)
+    with pytest.raises(FixcostError, match=r"unseen in 1 of 24 samples.*extended, 4 chunks"):
+        verdict.check_control(unswitched)
     drift_alone = corrupt(shipped_record, cell, wrong_tokens=0, logprob_drift=0.004)
     verdict.check_control(drift_alone)
 

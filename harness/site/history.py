@@ -72,12 +72,9 @@ def _wrong_cells(stored: Benchmarks) -> Estimate | None:
 
 
 def _fix_cost(stored: Benchmarks) -> Estimate | None:
-    drawn = [
-        kept.samples
-        for key, kept in stored.get(points.FIX_COST, {}).items()
-        if points.cell_of(key).is_exact_boundary and kept.samples
-    ]
-    return estimate.pooled(drawn) if drawn else None
+    cells = [points.cell_of(key) for key in stored.get(points.FIX_COST, {})]
+    drawn = [points.fix_costs_of(stored, cell) for cell in cells if cell.is_exact_boundary]
+    return estimate.pooled(drawn) if any(drawn) else None
 
 
 def _energy(stored: Benchmarks) -> Estimate | None:
@@ -106,9 +103,9 @@ def _kib(stored: Benchmarks) -> Estimate | None:
 
 def _mean(stored: Benchmarks, metric: str, scale: float) -> Estimate | None:
     values = [
-        value
+        value * scale
         for (arm, cell), one in points.of(stored).items()
         if arm is Arm.RELOAD_SHIPPED and cell.is_exact_boundary
         if (value := getattr(one, metric)) is not None
     ]
-    return estimate.exactly(scale * sum(values) / len(values)) if values else None
+    return estimate.exact_mean(values)

@@ -186,11 +186,7 @@ def history(series: Series) -> Figure:
         for index, x in enumerate(series.changes):
             line = axes.axvline(x - 0.5, color=BAND, lw=2)
             line.set_gid(f"history-{series.key}-change-{index}")
-        axes.set_xticks(range(len(series.labels)))
-        axes.set_xticklabels(series.labels)
-        axes.set_xlim(-0.5, len(series.labels) - 0.5)
-        axes.set_ylabel(series.unit)
-        _from_zero(axes)
+        _over_commits(axes, series.labels, series.unit)
     return figure
 
 
@@ -213,11 +209,7 @@ def releases(metric: Metric) -> Figure:
                     (mark,) = axes.plot([x + shift], [one.value], "x" if kind == "wrong" else "o")
                     mark.set(**_KINDS_OF_MARK[kind])
                     mark.set_gid(f"{name}-{kind}-{x}")
-        axes.set_xticks(range(len(metric.releases)))
-        axes.set_xticklabels(metric.releases)
-        axes.set_xlim(-0.5, len(metric.releases) - 0.5)
-        axes.set_ylabel(metric.unit)
-        _from_zero(axes)
+        _over_commits(axes, metric.releases, metric.unit)
         figure.legend(fontsize=8, ncols=4, loc="outside upper center")
     return figure
 
@@ -286,6 +278,14 @@ def _marked(
     (marks,) = axes.plot(xs, values, MARKS[arm], ls="-" if line else "none", lw=1, ms=5)
     marks.set(color=colour, label=label or str(arm))
     marks.set_gid(name)
+
+
+def _over_commits(axes: Axes, labels: Sequence[str], unit: str) -> None:
+    axes.set_xticks(range(len(labels)))
+    axes.set_xticklabels(labels)
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    axes.set_ylabel(unit)
+    _from_zero(axes)
 
 
 def _over_cells(axes: Axes, cells: Sequence[Cell]) -> None:

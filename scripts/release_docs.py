@@ -1,6 +1,6 @@
 """Bring the table and the picture of docs/releases.md up to the committed results.
 
-Run it after the reference was renewed: python scripts/release_table.py two-core-cpu
+Run it after the reference was renewed: python scripts/release_docs.py two-core-cpu
 """
 
 import sys
