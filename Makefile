@@ -39,7 +39,7 @@ bench: .venv/complete ## Measure both branches and say what the fix costs
 dashboard: .venv/complete ## Publish what was measured, serve it and print its address
 	@.venv/bin/fixcost dashboard
 
-history: .venv/complete ## Measure every known vLLM release that is not measured yet (20 minutes)
+history: .venv/complete ## Measure every known vLLM release that is not measured yet (20 to 25 minutes)
 	@.venv/bin/fixcost history add
 
 test: .venv/complete lint ## Run every check and every test
